@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// Config says which lease is contended for, by whom and how.
+type Config struct {
+	// Client reaches the Leases of Namespace.
+	Client    LeaseClient
+	Namespace string
+	Name      string
+
+	// Identity is written as holderIdentity. No two live processes may share one.
+	Identity string
+	// Resume says that a lease which names Identity when it is first read was left by a predecessor of this process
+	// that is certainly dead, as when the container of a pod is restarted. It is then taken over at once. Otherwise it
+	// is another candidate's, and has to expire.
+	Resume bool
+
+	// LeaseDuration is how long others respect the lease without a renewal: whole seconds, at least one.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long a renewal lets this process lead, counted from before it was sent: below
+	// LeaseDuration. The difference covers clocks of different speed.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals, and the longest between retries: below RenewDeadline, above 0.
+	RetryPeriod time.Duration
+	// HandoverTimeout is how long a leader that is stopped keeps the lease before it releases it, for the work that it
+	// guards to end. 0 or more.
+	HandoverTimeout time.Duration
+
+	// Clock is the system's where nil.
+	Clock Clock
+}
+
+// Validate reports everything that is wrong, one error a problem.
+func (c *Config) Validate() error {
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.Client == nil {
+		wrong("elector: Client is missing")
+	}
+	if c.Name == "" || c.Namespace == "" {
+		wrong("elector: Namespace and Name of the lease are needed, not %q and %q", c.Namespace, c.Name)
+	}
+	if c.Identity == "" {
+		wrong("elector: Identity is missing")
+	}
+	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 || c.LeaseDuration/time.Second > math.MaxInt32 {
+		wrong("elector: LeaseDuration %s must be whole seconds from 1s to %ds", c.LeaseDuration, math.MaxInt32)
+	}
+	if c.RenewDeadline >= c.LeaseDuration {
+		wrong("elector: RenewDeadline %s must be below LeaseDuration %s", c.RenewDeadline, c.LeaseDuration)
+	}
+	if c.RetryPeriod <= 0 || c.RetryPeriod >= c.RenewDeadline {
+		wrong("elector: RetryPeriod %s must be above 0 and below RenewDeadline %s", c.RetryPeriod, c.RenewDeadline)
+	}
+	if c.HandoverTimeout < 0 {
+		wrong("elector: HandoverTimeout %s must not be below 0", c.HandoverTimeout)
+	}
+	return errors.Join(problems...)
+}
+
+// Elector contends for one lease. Its methods may be called by any number of goroutines.
+type Elector struct {
+	config   Config
+	board    *board
+	reach    reach
+	releases chan struct{}
+	started  sync.Once
+}
+
+// New returns an elector that does nothing yet.
+func New(config Config) (*Elector, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.Clock == nil {
+		config.Clock = systemClock{}
+	}
+	return &Elector{
+		config:   config,
+		board:    newBoard(config.Clock, config.Identity, config.RenewDeadline),
+		releases: make(chan struct{}, 1),
+	}, nil
+}
+
+// Status is the state of the election now, worked out at this instant.
+func (e *Elector) Status() Status {
+	status, _ := e.board.read()
+	return status
+}
+
+// Wait returns the status as soon as enough is true of it. Where ctx ends first it returns the status of that instant
+// and the cause of ctx's end.
+func (e *Elector) Wait(ctx context.Context, enough func(Status) bool) (Status, error) {
+	return e.board.wait(ctx, enough)
+}
+
+// Health returns what is wrong with the election loop: it has ended or stalled, or a leader outlived its deadline. An
+// API server that is out of reach is no illness: nil, as for a follower.
+func (e *Elector) Health() error { return e.board.health() }
+
+// Denied returns the verbs on the Lease that the API server forbade when they were last tried, sorted.
+func (e *Elector) Denied() []string { return e.reach.denied() }
+
+// Trouble returns why the Lease could not be followed when it was last tried, nil where it could.
+func (e *Elector) Trouble() error { return e.reach.trouble() }
+
+// Release ends a handover before its timeout: the work that the lease guards has stopped. Else it does nothing.
+func (e *Elector) Release() {
+	select {
+	case e.releases <- struct{}{}:
+	default:
+	}
+}
+
+// Run contends for the lease until ctx ends. It then stops leading, keeps the lease for HandoverTimeout, releases it
+// where it may name this process, and returns nil; or an error when it could not release, or broke. Whatever the way it
+// returns, the status says "not leader" from then on. It must be called once.
+func (e *Elector) Run(ctx context.Context) (err error) {
+	err = errors.New("elector: Run was called twice")
+	e.started.Do(func() { err = e.run(ctx) })
+	return err
+}
+
+func (e *Elector) run(ctx context.Context) (err error) {
+	c := &e.config
+	log := klog.FromContext(ctx).WithValues("lease", c.Namespace+"/"+c.Name)
+	m := newMachine(settings{
+		lease:           types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
+		identity:        c.Identity,
+		leaseDuration:   c.LeaseDuration,
+		renewDeadline:   c.RenewDeadline,
+		retryPeriod:     c.RetryPeriod,
+		handoverTimeout: c.HandoverTimeout,
+		resume:          c.Resume,
+	})
+	// Requests outlive ctx: the release needs them.
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	d := &driver{Elector: e, machine: m, log: log, inputs: make(chan input), ctx: requests,
+		timeout: m.requestTimeout(), rewatch: make(chan struct{}, 1)}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("lease %s/%s: the election loop panicked: %v\n%s", c.Namespace, c.Name, r, debug.Stack())
+		}
+		m.state = Stopped
+		now := c.Clock.Now()
+		e.board.publish(now, m.snapshot(now))
+		cancel()
+		d.wg.Wait()
+	}()
+	d.wg.Go(func() { d.observe() })
+	return d.loop(ctx)
+}
+
+// driver feeds the machine and carries out what it decides. The machine belongs to the goroutine of loop.
+type driver struct {
+	*Elector
+	machine *machine
+	log     klog.Logger
+	inputs  chan input
+	timeout time.Duration // of one request
+	wg      sync.WaitGroup
+
+	ctx     context.Context    // of all requests; it ends with the loop
+	abandon context.CancelFunc // of the write in flight
+	rewatch chan struct{}      // asks the observer to begin anew
+}
+
+func (d *driver) loop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stopped := ctx.Done()
+	for in := input(tick{}); ; {
+		now := d.config.Clock.Now()
+		out := d.machine.step(now, in)
+		d.board.publish(now, d.machine.snapshot(now))
+		for _, event := range out.events {
+			d.log.Info(event.msg, event.kv...)
+		}
+		if d.machine.state == Stopped {
+			return d.machine.failure
+		}
+		d.perform(out)
+		timer.Reset(out.wake)
+		select {
+		case in = <-d.inputs:
+		case <-timer.C:
+			in = tick{}
+		case <-d.releases:
+			in = release{}
+		case <-stopped:
+			stopped = nil
+			in = stop{}
+		}
+	}
+}
+
+func (d *driver) perform(out output) {
+	if out.abandon {
+		d.abandon()
+	}
+	if w := out.write; w != nil {
+		ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+		d.abandon = cancel
+		d.wg.Go(func() {
+			defer cancel()
+			d.tell(d.write(ctx, w))
+		})
+	}
+	if out.read {
+		d.wg.Go(func() { d.tell(d.read()) })
+	}
+	if out.rewatch {
+		select {
+		case d.rewatch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tell hands an input to the loop, unless that has ended.
+func (d *driver) tell(in input) {
+	select {
+	case d.inputs <- in:
+	case <-d.ctx.Done():
+	}
+}
+
+func (d *driver) write(ctx context.Context, w *write) input {
+	verb := "update"
+	lease, err := (*coordinationv1.Lease)(nil), error(nil)
+	if w.record.version == 0 {
+		verb = "create"
+		lease, err = d.config.Client.Create(ctx, w.record.lease, metav1.CreateOptions{})
+	} else {
+		lease, err = d.config.Client.Update(ctx, w.record.lease, metav1.UpdateOptions{})
+	}
+	if d.reach.note(verb, err) {
+		d.reportDenied()
+	}
+	if err != nil {
+		return writeFailed{write: w, outcome: outcomeOf(verb, err), err: fmt.Errorf("%s: %w", verb, err)}
+	}
+	record, err := readLease(lease)
+	if err != nil {
+		return writeFailed{write: w, outcome: unknown, err: err}
+	}
+	return written{write: w, record: record}
+}
+
+// outcomeOf tells what an error of a write says about its effect. Only an answer in the 400s says that there is none.
+func outcomeOf(verb string, err error) outcome {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code := status.Status().Code
+		switch {
+		case code == 404 && verb == "create": // the namespace
+			return refused
+		case code == 404 || code == 409:
+			return conflicted
+		case 400 <= code && code < 500:
+			return refused
+		}
+	}
+	return unknown
+}
+
+// read reads the Lease for the machine.
+func (d *driver) read() input {
+	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+	defer cancel()
+	record, err := d.get(ctx)
+	if err != nil {
+		return readFailed{err: err}
+	}
+	return sighting(byRead, record)
+}
+
+func (d *driver) get(ctx context.Context) (*record, error) {
+	lease, err := d.config.Client.Get(ctx, d.config.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = nil
+		lease = nil
+	}
+	d.reach.note("get", err)
+	if err != nil {
+		return nil, fmt.Errorf("get: %w", err)
+	}
+	if lease == nil {
+		return nil, nil
+	}
+	return readLease(lease)
+}
+
+func sighting(from source, r *record) observed {
+	if r == nil {
+		return observed{from: from}
+	}
+	return observed{from: from, record: r, version: r.version}
+}

@@ -1,0 +1,636 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elector
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is what a candidate is doing.
+type State int
+
+const (
+	// Starting: the Lease has not been read yet.
+	Starting State = iota
+	// Following: another candidate leads, or nobody does.
+	Following
+	// Leading: a write of this process took the lease and its renew deadline has not passed.
+	Leading
+	// HandingOver: told to stop; not the leader any more, but the Lease may still name this process.
+	HandingOver
+	// Stopped: the end. Nothing is in flight and nothing will be written.
+	Stopped
+)
+
+func (s State) String() string {
+	switch s {
+	case Starting:
+		return "starting"
+	case Following:
+		return "following"
+	case Leading:
+		return "leading"
+	case HandingOver:
+		return "handing-over"
+	case Stopped:
+		return "stopped"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// legal is the table of transitions. Anything else ends the election (rule S6).
+var legal = map[State][]State{
+	Starting:    {Following, Stopped},
+	Following:   {Leading, HandingOver, Stopped},
+	Leading:     {Following, HandingOver},
+	HandingOver: {Stopped},
+}
+
+// settings are what the machine needs of Config.
+type settings struct {
+	lease           types.NamespacedName
+	identity        string
+	leaseDuration   time.Duration
+	renewDeadline   time.Duration
+	retryPeriod     time.Duration
+	handoverTimeout time.Duration
+	resume          bool
+	random          func() float64 // uniform in [0, 1)
+}
+
+// requestTimeout lets two requests one after the other fail, and a third be sent, before the renew deadline.
+func (s *settings) requestTimeout() time.Duration { return (s.renewDeadline - s.retryPeriod) / 2 }
+
+const (
+	// crowdWait bounds the random wait before a lease that everybody can see to be free is written. The first to
+	// write is seen by the others' watches, so most of them never write. It is well below two Lease updates, so the
+	// handover stays within its figure.
+	crowdWait = 10 * time.Millisecond
+	// releaseRetry is the pause after a failed request of a release: its budget is short.
+	releaseRetry = 200 * time.Millisecond
+	// maxUnsettled bounds what is remembered of writes that were never answered. Forgetting one is safe: should it be
+	// stored after all, it counts as another's.
+	maxUnsettled = 16
+)
+
+// The inputs of the machine.
+type (
+	// input is one of the types below.
+	input interface{ isInput() }
+	// observed: the Lease was seen. A nil record is no Lease.
+	observed struct {
+		from    source
+		record  *record
+		version uint64 // resourceVersion as of which this holds; 0: not known
+	}
+	readFailed struct{ err error }
+	written    struct { // the write succeeded and left this record
+		write  *write
+		record *record
+	}
+	writeFailed struct {
+		write   *write
+		outcome outcome
+		err     error
+	}
+	tick    struct{} // time has passed
+	stop    struct{} // step down and end
+	release struct{} // the app's work has ended: the handover need not wait any longer
+)
+
+func (observed) isInput()    {}
+func (readFailed) isInput()  {}
+func (written) isInput()     {}
+func (writeFailed) isInput() {}
+func (tick) isInput()        {}
+func (stop) isInput()        {}
+func (release) isInput()     {}
+
+// source is where a sighting of the Lease comes from.
+type source int
+
+const (
+	byWatch source = iota // in order, but possibly late
+	byList                // the observer's, possibly overtaken by a write of ours
+	byRead                // the machine's own
+)
+
+// outcome is what is known of a write that did not succeed.
+type outcome int
+
+const (
+	// unknown: it may have been stored, or may yet be.
+	unknown outcome = iota
+	// conflicted: refused, since the Lease is not what the write was decided on.
+	conflicted
+	// refused: for another reason, and certainly not stored.
+	refused
+)
+
+// write is a write of the Lease, decided on record.version (rule S1); 0 creates the Lease.
+type write struct {
+	purpose purpose
+	record  *record
+	sent    Instant
+}
+
+type purpose string
+
+const (
+	acquiring purpose = "acquire"
+	renewing  purpose = "renew"
+	releasing purpose = "release"
+)
+
+// output is what the driver has to do after a step.
+type output struct {
+	write   *write        // send this; answer with written or writeFailed
+	abandon bool          // the write in flight is settled: its answer is of no interest any more
+	read    bool          // read the Lease; answer with observed or readFailed
+	rewatch bool          // the watch missed something: begin it anew
+	wake    time.Duration // above 0: step with tick after this long, if nothing happens before
+	events  []event
+}
+
+// event is a decision that a person may want to read in the log.
+type event struct {
+	msg string
+	kv  []any
+}
+
+// machine is the election. It does no I/O, starts no goroutine and reads no clock: step is told the time. It is not
+// safe for concurrent use.
+type machine struct {
+	settings
+	state State
+	out   output
+
+	// The Lease as last seen.
+	known     bool    // it has been read
+	seen      *record // nil: there is none
+	seenAt    Instant // when its terms were first seen as they are (rule S4)
+	version   uint64  // resourceVersion that this sighting holds as of
+	sightings int     // counts them, so that a read knows whether it was overtaken
+	ours      bool    // seen was written by this process, or by its predecessor in the same pod
+
+	// Requests: at most one under way, read or write.
+	inFlight  *write
+	last      *record  // what the last successful write left
+	unsettled []*write // writes of unknown outcome that may have been stored, or may yet be
+	contested *write   // a write that met a conflict, until a read shows with what
+	reading   bool
+	readSent  Instant
+	readSeen  int     // sightings when the read was sent
+	wantRead  bool    // look before the next write
+	retryAt   Instant // no request before, after one that failed
+	trouble   string  // the failure that the log knows of
+
+	// Candidates.
+	crowdFor   Instant // the seenAt for which crowdUntil was drawn
+	crowdUntil Instant
+	doubtedFor Instant // the seenAt for which a silent watch was checked by a read
+
+	// Leadership.
+	renewedAt Instant // the instant before the last successful write was sent (rule S3)
+	token     uint64  // rule S7
+
+	// The end.
+	stopping    bool
+	handoverEnd Instant // the lease is kept until then
+	giveUpAt    Instant // no release is tried after that
+	failure     error   // why the end was not an orderly one
+}
+
+func newMachine(s settings) *machine {
+	if s.random == nil {
+		s.random = rand.Float64
+	}
+	return &machine{settings: s}
+}
+
+// step tells the machine what happened, at which instant, and returns what to do about it.
+func (m *machine) step(now Instant, in input) output {
+	m.out = output{}
+	m.lapse(now)
+	switch in := in.(type) {
+	case observed:
+		m.observe(now, in)
+	case readFailed:
+		m.readFailed(now, in)
+	case written:
+		m.settle(now, in)
+	case writeFailed:
+		m.writeFailed(now, in)
+	case stop:
+		m.stop(now)
+	case release:
+		m.endHandover(now)
+	case tick:
+	}
+	switch m.state {
+	case Following:
+		m.follow(now)
+	case Leading:
+		m.lead(now)
+	case HandingOver:
+		m.handOver(now)
+	case Starting, Stopped:
+	}
+	m.wakeIn(m.retryPeriod)
+	return m.out
+}
+
+// leading tells whether this process leads at the given instant (rules S2 and S3).
+func (m *machine) leading(now Instant) bool {
+	return m.state == Leading && m.fresh(now)
+}
+
+// fresh tells whether the renew deadline has not passed.
+func (m *machine) fresh(now Instant) bool {
+	return now.worstSince(m.renewedAt) < m.renewDeadline
+}
+
+// ---- What was learned -----------------------------------------------------------------------------------------------
+
+// observe takes in a sighting of the Lease, unless a newer one is known.
+func (m *machine) observe(now Instant, in observed) {
+	switch {
+	case in.from == byRead:
+		m.reading = false
+		// A read that nothing overtook is right even with an older version: storage may have been restored.
+		if m.sightings == m.readSeen || in.version > m.version {
+			m.out.rewatch = m.doubtedFor == m.seenAt && !in.record.sameTerms(m.seen)
+			m.accept(now, in.record, in.version)
+			m.wantRead = false
+			m.recovered()
+		}
+		if w := m.contested; w != nil && !m.settledBy(w, m.seen) {
+			m.retryLater(now, now) // the conflict is with something that a read does not show
+		}
+		m.contested = nil
+	case !m.known || in.version > m.version:
+		m.accept(now, in.record, in.version)
+	case in.from == byList && in.version < m.version:
+		m.wantRead = true // overtaken by a write of ours, or storage was restored: a read can tell
+	}
+}
+
+// accept makes a sighting the one to decide on.
+func (m *machine) accept(now Instant, r *record, version uint64) {
+	if !m.known || !r.sameTerms(m.seen) {
+		m.seenAt = now
+	}
+	first := !m.known
+	m.known, m.seen, m.version = true, r, version
+	m.sightings++
+	m.retryAt = Instant{}
+	if m.state == Starting {
+		m.become(Following)
+	}
+	if first && m.resume && r != nil && r.holder == m.identity {
+		m.last = r
+		m.log("the lease names this pod from before a restart", "resourceVersion", r.version)
+	}
+	m.ours = m.mine(r)
+	m.unsettled = slices.DeleteFunc(m.unsettled, func(w *write) bool { return m.settledBy(w, r) })
+	switch {
+	case m.ours:
+		m.last = r
+	case m.state == Leading:
+		m.lose(m.usurper())
+	case m.state == HandingOver:
+		m.endHandover(now)
+	}
+}
+
+// mine tells whether a record is the effect of a write of this process. The holder's name alone proves nothing: two
+// processes can have been given one identity.
+func (m *machine) mine(r *record) bool {
+	if r == nil || r.holder != m.identity {
+		return false
+	}
+	if r.writtenBy(m.last) || m.inFlight != nil && r.writtenBy(m.inFlight.record) {
+		return true
+	}
+	for _, w := range m.unsettled {
+		if r.writtenBy(w.record) {
+			return true
+		}
+	}
+	return false
+}
+
+// usurper says to what leadership was lost.
+func (m *machine) usurper() error {
+	switch r := m.seen; {
+	case r == nil:
+		return errors.New("the Lease was deleted")
+	case m.last != nil && r.uid != m.last.uid:
+		return fmt.Errorf("the Lease was deleted and created anew, now held by %q", r.holder)
+	case r.holder == m.identity:
+		return fmt.Errorf("another process writes as %q; each candidate needs an identity of its own", m.identity)
+	case r.holder == "":
+		return errors.New("another process emptied the Lease")
+	default:
+		return fmt.Errorf("the Lease now names %q", r.holder)
+	}
+}
+
+// settledBy tells whether w cannot change the Lease any more once r has been seen: it has been stored, or what it was
+// decided on is past.
+func (m *machine) settledBy(w *write, r *record) bool {
+	if w.record.version == 0 {
+		return r != nil // creating: refused while there is a Lease
+	}
+	return r == nil || r.version != w.record.version
+}
+
+// settle takes in the success of the write in flight.
+func (m *machine) settle(now Instant, in written) {
+	if in.write != m.inFlight {
+		return
+	}
+	m.inFlight = nil
+	m.last = in.record
+	m.recovered()
+	if in.record.version >= m.version {
+		m.accept(now, in.record, in.record.version)
+	}
+	if m.ours = m.mine(m.seen); !m.ours {
+		return // released; or what was seen meanwhile is newer, and another's
+	}
+	m.renewedAt = in.write.sent
+	if m.state != Following || m.stopping {
+		return
+	}
+	if !m.fresh(now) {
+		m.log("not leading: the answer came after the renew deadline")
+		return
+	}
+	m.token = in.record.version
+	m.become(Leading)
+	m.log("leading", "term", in.record.transitions, "fencingToken", m.token)
+}
+
+// writeFailed takes in that the write in flight did not succeed, as far as is known.
+func (m *machine) writeFailed(now Instant, in writeFailed) {
+	w := m.inFlight
+	if in.write != w {
+		return
+	}
+	m.inFlight = nil
+	switch in.outcome {
+	case conflicted:
+		// Common among candidates, and no trouble: the read says who was first.
+		m.wantRead, m.contested, m.retryAt = true, w, Instant{}
+		return
+	case unknown:
+		if !m.settledBy(w, m.seen) {
+			m.unsettled = append(m.unsettled, w)
+			m.unsettled = m.unsettled[max(0, len(m.unsettled)-maxUnsettled):]
+		}
+		// A leader just writes again on the same resourceVersion: at most one of the two can be stored. A candidate
+		// looks first.
+		m.wantRead = m.wantRead || m.state == Following
+	case refused:
+	}
+	m.retryLater(now, w.sent)
+	m.failed(string(w.purpose), in.err)
+}
+
+func (m *machine) readFailed(now Instant, in readFailed) {
+	m.reading = false
+	m.retryLater(now, m.readSent)
+	m.failed("read", in.err)
+}
+
+// retryLater sets when the next request may be sent after one that was sent at the given instant and failed. The wait
+// never grows. That of candidates is drawn, so that an API server that comes back does not meet all of them at once.
+func (m *machine) retryLater(now, sent Instant) {
+	wait := m.retryPeriod
+	switch m.state {
+	case Leading:
+		wait = max(0, wait-(now.Boot-sent.Boot))
+	case HandingOver:
+		wait = min(wait, releaseRetry)
+	default:
+		wait = wait/2 + time.Duration(m.random()*float64(wait/2))
+	}
+	m.retryAt = now.Add(wait)
+}
+
+// ---- What to do -----------------------------------------------------------------------------------------------------
+
+// lapse ends leadership at the renew deadline (rule S3).
+func (m *machine) lapse(now Instant) {
+	if m.state == Leading && !m.fresh(now) {
+		m.lose(fmt.Errorf("the lease was not renewed for %s", m.renewDeadline))
+	}
+}
+
+func (m *machine) lose(why error) {
+	m.become(Following)
+	m.retryAt = Instant{}
+	m.log("not leading any more", "because", why.Error())
+}
+
+// follow looks for a reason to take the lease.
+func (m *machine) follow(now Instant) {
+	if m.inFlight != nil || m.reading {
+		return
+	}
+	if m.wantRead {
+		m.read(now)
+		return
+	}
+	why, crowded := m.claimable(now)
+	if why == "" {
+		m.watchOver(now)
+		return
+	}
+	if crowded && m.crowdFor != m.seenAt {
+		m.crowdFor = m.seenAt
+		m.crowdUntil = now.Add(time.Duration(m.random() * float64(crowdWait)))
+	}
+	if m.reached(now, m.retryAt) && m.reached(now, m.crowdUntil) {
+		m.log("taking the lease", "because", why)
+		m.send(now, acquiring, claim(m.seen, m.lease, m.identity, m.leaseDuration, now.Wall))
+	}
+}
+
+// claimable says why the lease may be taken now ("" where it may not), and whether a crowd of candidates is likely to
+// learn it in the same moment.
+func (m *machine) claimable(now Instant) (why string, crowded bool) {
+	switch {
+	case m.seen == nil:
+		return "there is no Lease", true
+	case m.seen.holder == "":
+		return "it is free", true
+	case m.ours:
+		return "it is this process's own", false
+	case m.expiresIn(now) <= 0:
+		return fmt.Sprintf("%q has not renewed it for %s", m.seen.holder, m.goodFor()), true
+	}
+	return "", false
+}
+
+// goodFor is how long the record that is seen counts without a change: for its own duration, not for ours (rule S4).
+func (m *machine) goodFor() time.Duration {
+	if m.seen.duration == 0 {
+		return m.leaseDuration
+	}
+	return m.seen.duration
+}
+
+// expiresIn is how long the lease that is seen has left, by the boot clock alone: a step of the time of day must not
+// make anybody take a lease early.
+func (m *machine) expiresIn(now Instant) time.Duration {
+	return m.goodFor() - (now.Boot - m.seenAt.Boot)
+}
+
+// watchOver waits for another's lease to expire. When two thirds have gone by without a renewal, the watch may be deaf:
+// a read tells, and where that hangs the connection is replaced while there is still time.
+func (m *machine) watchOver(now Instant) {
+	left := m.expiresIn(now)
+	m.wakeIn(left)
+	if m.doubtedFor != m.seenAt && m.reached(now, m.seenAt.Add(m.goodFor()*2/3)) {
+		m.doubtedFor = m.seenAt
+		m.read(now)
+	}
+}
+
+// lead renews the lease, a retry period after the last time.
+func (m *machine) lead(now Instant) {
+	m.wakeIn(m.renewDeadline - now.worstSince(m.renewedAt))
+	switch {
+	case m.inFlight != nil || m.reading:
+	case m.wantRead:
+		m.read(now)
+	case m.reached(now, m.renewedAt.Add(m.retryPeriod)) && m.reached(now, m.retryAt):
+		m.send(now, renewing, renewal(m.seen, m.leaseDuration, now.Wall))
+	}
+}
+
+// stop begins the end: this process does not lead from here on.
+func (m *machine) stop(now Instant) {
+	m.stopping = true
+	switch {
+	case m.state == Leading:
+		m.become(HandingOver)
+		m.keepUntil(now.Add(m.handoverTimeout))
+		m.log("handing over", "keepingTheLeaseFor", m.handoverTimeout.String())
+	case m.state == Following && (m.ours || m.inFlight != nil || len(m.unsettled) > 0):
+		m.become(HandingOver)
+		m.keepUntil(now)
+	case m.state == Starting || m.state == Following:
+		m.become(Stopped)
+	}
+}
+
+// keepUntil sets when the release begins. It does not wait for a read that may hang: a conflict would tell.
+func (m *machine) keepUntil(end Instant) {
+	m.handoverEnd, m.giveUpAt = end, end.Add(m.renewDeadline)
+	m.wantRead, m.contested, m.retryAt = false, nil, Instant{}
+}
+
+// endHandover ends the time that the app has to finish.
+func (m *machine) endHandover(now Instant) {
+	if m.state == HandingOver && now.Boot < m.handoverEnd.Boot {
+		m.keepUntil(now)
+	}
+}
+
+// handOver keeps the lease for the app to finish, then settles what is on the wire and releases.
+func (m *machine) handOver(now Instant) {
+	if !m.fresh(now) {
+		m.endHandover(now)
+	}
+	if !m.reached(now, m.handoverEnd) {
+		m.lead(now)
+		return
+	}
+	if m.inFlight != nil && m.settledBy(m.inFlight, m.seen) {
+		// The answer, which may be held up, can add nothing: what was seen shows the outcome.
+		m.inFlight, m.out.abandon = nil, true
+	}
+	switch {
+	case m.reached(now, m.giveUpAt):
+		m.failure = fmt.Errorf("lease %s: not released within %s; if it names this process, others can take it once it expires",
+			m.lease, m.renewDeadline)
+		m.become(Stopped)
+	case m.inFlight != nil:
+	case m.ours && !m.wantRead:
+		if m.reached(now, m.retryAt) {
+			m.send(now, releasing, vacancy(m.seen, now.Wall))
+		}
+	case m.reading:
+	case m.wantRead || len(m.unsettled) > 0:
+		m.read(now)
+	default:
+		m.become(Stopped)
+	}
+}
+
+// send puts a write in flight.
+func (m *machine) send(now Instant, p purpose, r *record) {
+	m.inFlight = &write{purpose: p, record: r, sent: now}
+	m.out.write = m.inFlight
+}
+
+// read reads the Lease, unless a failure was too short a time ago.
+func (m *machine) read(now Instant) {
+	if m.reached(now, m.retryAt) {
+		m.reading, m.readSent, m.readSeen = true, now, m.sightings
+		m.out.read = true
+	}
+}
+
+// become is the one door between states.
+func (m *machine) become(next State) {
+	if !slices.Contains(legal[m.state], next) {
+		m.failure = fmt.Errorf("lease %s: illegal transition from %s to %s", m.lease, m.state, next)
+		next = Stopped
+	}
+	m.state = next
+}
+
+// reached tells whether an instant has come, and else sees to it that the machine is woken then.
+func (m *machine) reached(now, at Instant) bool {
+	left := at.Boot - now.Boot
+	if left > 0 {
+		m.wakeIn(left)
+	}
+	return left <= 0
+}
+
+func (m *machine) wakeIn(d time.Duration) {
+	d = max(d, time.Nanosecond)
+	if m.out.wake == 0 || d < m.out.wake {
+		m.out.wake = d
+	}
+}
+
+// failed logs a failure once, until it changes or is over.
+func (m *machine) failed(doing string, err error) {
+	if trouble := doing + ": " + err.Error(); trouble != m.trouble {
+		m.trouble = trouble
+		m.log("request failed", "doing", doing, "err", err.Error(), "state", m.state.String())
+	}
+}
+
+func (m *machine) recovered() {
+	if m.trouble != "" {
+		m.trouble = ""
+		m.log("requests succeed again")
+	}
+}
+
+func (m *machine) log(msg string, kv ...any) {
+	m.out.events = append(m.out.events, event{msg: msg, kv: kv})
+}

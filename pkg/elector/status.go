@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elector
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Status is what is known of the election at one instant.
+type Status struct {
+	State State
+	// IsLeader is whether this process leads, and ValidFor how long that can stay true with no further renewal (else 0).
+	IsLeader bool
+	ValidFor time.Duration
+	// Leader is the identity that is known to lead, "" when none is: while the lease is free or expired, and while it
+	// names this process but this process does not lead.
+	Leader string
+	// Term is leaseTransitions of the Lease as last seen.
+	Term int32
+	// FencingToken is the resourceVersion of the write that began this process's term; 0 when it does not lead.
+	FencingToken uint64
+	// AcquireTime and RenewTime are as on the Lease; zero when absent.
+	AcquireTime, RenewTime time.Time
+	// Revision changes with every change of Leader, Term, IsLeader or State. It is opaque.
+	Revision string
+	// Known is whether the Lease has been read from the API server.
+	Known bool
+	// Stopping is whether the election has been told to end: this process will not lead again.
+	Stopping bool
+}
+
+// snapshot is the machine's state as published. What depends on the time is worked out when it is read.
+type snapshot struct {
+	state       State
+	known       bool
+	stopping    bool
+	holder      string // of the Lease, "" where it is this process
+	term        int32
+	token       uint64
+	acquired    time.Time
+	renewed     time.Time
+	leadsSince  Instant       // while leading: when the renewal that counts was sent
+	holderUntil Instant       // while another holds the lease: when it expires
+	deadline    time.Duration // how long a renewal counts
+	beat        Instant       // when the loop last ran
+
+	revision string
+	changed  chan struct{} // closed when there is another revision
+}
+
+func (m *machine) snapshot(now Instant) snapshot {
+	s := snapshot{state: m.state, known: m.known, stopping: m.stopping || m.state == Stopped, beat: now,
+		deadline: m.renewDeadline}
+	if m.state == Leading {
+		s.token, s.leadsSince = m.token, m.renewedAt
+	}
+	if r := m.seen; r != nil {
+		s.term, s.acquired, s.renewed = r.transitions, r.acquired, r.renewed
+		if r.holder != "" && r.holder != m.identity && m.expiresIn(now) > 0 {
+			s.holder, s.holderUntil = r.holder, now.Add(m.expiresIn(now))
+		}
+	}
+	return s
+}
+
+// sameNews tells whether a reader of s has nothing to learn from next: renewals are no news.
+func (s *snapshot) sameNews(next *snapshot) bool {
+	return s.state == next.state && s.known == next.known && s.stopping == next.stopping &&
+		s.holder == next.holder && s.term == next.term && s.token == next.token
+}
+
+// left is how long the snapshot holds: until the leader that it knows, ourselves or another, may be none any more.
+// The second result is false where it holds for ever.
+func (s *snapshot) left(now Instant) (time.Duration, bool) {
+	switch {
+	case s.state == Leading:
+		return s.deadline - now.worstSince(s.leadsSince), true
+	case s.holder != "":
+		return s.holderUntil.Boot - now.Boot, true
+	}
+	return 0, false
+}
+
+// at is the status at an instant, which may be later than the loop has got to (rules S3 and S6).
+func (s *snapshot) at(now Instant, identity string) Status {
+	status := Status{State: s.state, Leader: s.holder, Term: s.term, AcquireTime: s.acquired, RenewTime: s.renewed,
+		Revision: s.revision, Known: s.known, Stopping: s.stopping}
+	left, ends := s.left(now)
+	switch {
+	case ends && left <= 0:
+		status.Leader = ""
+		status.Revision += "x"
+		if s.state == Leading {
+			status.State = Following
+		}
+	case s.state == Leading:
+		status.IsLeader, status.ValidFor, status.FencingToken, status.Leader = true, left, s.token, identity
+	}
+	return status
+}
+
+// board is where the loop publishes snapshots and readers find them.
+type board struct {
+	clock    Clock
+	identity string
+	epoch    string
+
+	mu      sync.RWMutex
+	current snapshot
+	number  int
+	lapse   *time.Timer // wakes those who wait when the current snapshot ends, whatever the loop is doing
+}
+
+func newBoard(clock Clock, identity string, deadline time.Duration) *board {
+	random := make([]byte, 5)
+	_, _ = rand.Read(random) // it never fails
+	b := &board{clock: clock, identity: identity,
+		epoch: strings.ToLower(base32.StdEncoding.EncodeToString(random))[:5]}
+	b.current = snapshot{deadline: deadline, beat: clock.Now(), revision: b.epoch + "-0", changed: make(chan struct{})}
+	return b
+}
+
+// publish makes s the current snapshot, and wakes those who wait if it is news.
+func (b *board) publish(now Instant, s snapshot) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if lapsed(&b.current, now) || !b.current.sameNews(&s) {
+		b.number++
+		s.revision = b.epoch + "-" + strconv.Itoa(b.number)
+		s.changed = make(chan struct{})
+		defer close(b.current.changed)
+	} else {
+		s.revision, s.changed = b.current.revision, b.current.changed
+	}
+	b.current = s
+	b.watchLapse(now)
+}
+
+func lapsed(s *snapshot, now Instant) bool {
+	left, ends := s.left(now)
+	return ends && left <= 0
+}
+
+// watchLapse sets the timer for the end of the current snapshot. Called with the lock held.
+func (b *board) watchLapse(now Instant) {
+	left, ends := b.current.left(now)
+	switch {
+	case !ends:
+		if b.lapse != nil {
+			b.lapse.Stop()
+		}
+	case b.lapse == nil:
+		b.lapse = time.AfterFunc(left, b.checkLapse)
+	default:
+		b.lapse.Reset(left)
+	}
+}
+
+// checkLapse runs when the current snapshot should have ended.
+func (b *board) checkLapse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if left, ends := b.current.left(b.clock.Now()); ends && left > 0 {
+		b.lapse.Reset(left)
+		return
+	}
+	close(b.current.changed)
+	b.current.changed = make(chan struct{})
+}
+
+// read returns the status now, and a channel that is closed when it may be another.
+func (b *board) read() (Status, <-chan struct{}) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.current.at(b.clock.Now(), b.identity), b.current.changed
+}
+
+// wait returns the status once enough says so. Where ctx ends first it returns the status of then and ctx's error.
+func (b *board) wait(ctx context.Context, enough func(Status) bool) (Status, error) {
+	for {
+		status, changed := b.read()
+		if enough(status) {
+			return status, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			status, _ = b.read()
+			return status, context.Cause(ctx)
+		}
+	}
+}
+
+// health says what is wrong with the loop (rule S6).
+func (b *board) health() error {
+	b.mu.RLock()
+	s := b.current
+	b.mu.RUnlock()
+	now := b.clock.Now()
+	switch {
+	case s.state == Stopped:
+		return errors.New("the election has ended")
+	case s.state == Leading && lapsed(&s, now):
+		return errors.New("the leader outlived its renew deadline")
+	case now.Boot-s.beat.Boot > s.deadline:
+		return fmt.Errorf("the election loop has not run for %s", (now.Boot - s.beat.Boot).Round(time.Millisecond))
+	}
+	return nil
+}

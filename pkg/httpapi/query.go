@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	defaultWait = 30 * time.Second
+	maxWait     = 5 * time.Minute
+)
+
+// query holds the parameters of a request, each of which is known and given at most once.
+type query url.Values
+
+func parseQuery(r *http.Request, known ...string) (query, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fmt.Errorf("the query %q cannot be read: %w", r.URL.RawQuery, err)
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no parameter %q; %s takes %s", name, r.URL.Path, strings.Join(known, " and "))
+		}
+		if len(given) > 1 {
+			return nil, fmt.Errorf("%s is given %d times; give it once", name, len(given))
+		}
+	}
+	return query(values), nil
+}
+
+func (q query) has(name string) bool   { return url.Values(q).Has(name) }
+func (q query) get(name string) string { return url.Values(q).Get(name) }
+
+// duration reads a waiting time of 0 to maxWait; defaultWait where there is none.
+func (q query) duration(name string) (time.Duration, error) {
+	if !q.has(name) {
+		return defaultWait, nil
+	}
+	d, err := time.ParseDuration(q.get(name))
+	if err != nil || d < 0 || d > maxWait {
+		return 0, fmt.Errorf("%s is %q; it must be a Go duration from 0s to %s, as in 30s", name, q.get(name), maxWait)
+	}
+	return d, nil
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
+)
+
+// leaderAnswer is the body of /leader. Its times are written as on the Lease.
+type leaderAnswer struct {
+	Name         string `json:"name"`
+	Identity     string `json:"identity"`
+	IsLeader     bool   `json:"isLeader"`
+	State        string `json:"state"`
+	PodName      string `json:"podName"`
+	PodUID       string `json:"podUID"`
+	Lease        string `json:"lease"`
+	Term         int32  `json:"term"`
+	FencingToken uint64 `json:"fencingToken"`
+	ValidForMs   int64  `json:"validForMs"`
+	AcquireTime  string `json:"acquireTime,omitempty"`
+	RenewTime    string `json:"renewTime,omitempty"`
+	Revision     string `json:"revision"`
+}
+
+func (a *api) answer(s elector.Status) leaderAnswer {
+	return leaderAnswer{
+		Name:         podOf(s.Leader),
+		Identity:     s.Leader,
+		IsLeader:     s.IsLeader,
+		State:        s.State.String(),
+		PodName:      a.PodName,
+		PodUID:       a.PodUID,
+		Lease:        a.Lease,
+		Term:         s.Term,
+		FencingToken: s.FencingToken,
+		ValidForMs:   s.ValidFor.Milliseconds(),
+		AcquireTime:  leaseTime(s.AcquireTime),
+		RenewTime:    leaseTime(s.RenewTime),
+		Revision:     s.Revision,
+	}
+}
+
+func leaseTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+}
+
+// compatible answers as the retired leader-elector image did.
+func (a *api) compatible(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, struct {
+		Name string `json:"name"`
+	}{podOf(a.election.Status().Leader)})
+}
+
+func (a *api) leader(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, "revision", "wait")
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	status := a.election.Status()
+	if !q.has("revision") && !q.has("wait") {
+		writeJSON(w, http.StatusOK, a.answer(status))
+		return
+	}
+	wait, err := q.duration("wait")
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	known := status.Revision
+	if q.has("revision") {
+		known = q.get("revision")
+	}
+	status, ok := a.block(w, r, wait, func(s elector.Status) bool {
+		return s.Revision != known || s.State == elector.Stopped
+	})
+	if ok {
+		writeJSON(w, http.StatusOK, a.answer(status))
+	}
+}
+
+func (a *api) isLeader(w http.ResponseWriter, _ *http.Request) {
+	if a.election.Status().IsLeader {
+		writeText(w, http.StatusOK, "leading\n")
+	} else {
+		writeText(w, http.StatusServiceUnavailable, "not leading\n")
+	}
+}
+
+func (a *api) wait(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, "for", "timeout")
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	wanted := q.get("for")
+	if wanted != "leading" && wanted != "not-leading" {
+		problem(w, http.StatusBadRequest, fmt.Sprintf("for is %q; it must be leading or not-leading", wanted))
+		return
+	}
+	timeout, err := q.duration("timeout")
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	met := func(s elector.Status) bool { return s.IsLeader == (wanted == "leading") }
+	status, ok := a.block(w, r, timeout, func(s elector.Status) bool { return met(s) || s.Stopping })
+	switch {
+	case !ok:
+	case met(status):
+		writeJSON(w, http.StatusOK, a.answer(status))
+	case status.Stopping:
+		problem(w, http.StatusServiceUnavailable, "the sidecar is stopping; this pod will not lead")
+	default:
+		problem(w, http.StatusGatewayTimeout, fmt.Sprintf("this pod is still not %s after %s", wanted, timeout))
+	}
+}
+
+// block waits until enough is true of the status or the time is over, and returns the status of then. The result is
+// false where there is nothing left to answer: the request was one too many, or its client has gone.
+func (a *api) block(w http.ResponseWriter, r *http.Request, wait time.Duration, enough func(elector.Status) bool) (elector.Status, bool) {
+	status := a.election.Status()
+	if enough(status) || wait == 0 {
+		return status, true
+	}
+	defer a.waiters.Add(-1)
+	if a.waiters.Add(1) > int64(a.MaxWaiters) {
+		w.Header().Set("Retry-After", "1")
+		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests are waiting already; ELECTOR_MAX_WAITERS allows no more", a.MaxWaiters))
+		return status, false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	status, _ = a.election.Wait(ctx, enough)
+	return status, r.Context().Err() == nil
+}
+
+func (a *api) healthz(w http.ResponseWriter, r *http.Request) {
+	err := a.election.Health()
+	if r.URL.Query().Has("verbose") {
+		a.verbose(w, err)
+		return
+	}
+	if err != nil {
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	writeText(w, http.StatusOK, "ok\n")
+}
+
+// verbose lists the checks as Kubernetes components do. Only the first decides about the status code: the others are
+// about the API server, and restarting a sidecar does not mend that.
+func (a *api) verbose(w http.ResponseWriter, health error) {
+	var out strings.Builder
+	line := func(name string, err error) {
+		if err != nil {
+			fmt.Fprintf(&out, "[-]%s: %v\n", name, err)
+		} else {
+			fmt.Fprintf(&out, "[+]%s ok\n", name)
+		}
+	}
+	line("election", health)
+	line("api-server", a.election.Trouble())
+	var denied error
+	if verbs := a.election.Denied(); len(verbs) > 0 {
+		denied = fmt.Errorf("the Role lacks %s on leases for %s", strings.Join(verbs, ", "), a.Lease)
+	}
+	line("permissions", denied)
+	code := http.StatusOK
+	if health != nil {
+		code = http.StatusServiceUnavailable
+	}
+	writeText(w, code, out.String())
+}
+
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+	switch status := a.election.Status(); {
+	case status.Stopping:
+		problem(w, http.StatusServiceUnavailable, "the sidecar is stopping")
+	case status.Known:
+		writeText(w, http.StatusOK, "ok\n")
+	default:
+		detail := "lease " + a.Lease + " has not been read yet"
+		if err := a.election.Trouble(); err != nil {
+			detail += ": " + err.Error()
+		}
+		problem(w, http.StatusServiceUnavailable, detail)
+	}
+}
