@@ -23,12 +23,7 @@ func negotiate(r *http.Request) (representation, error) {
 	}
 	for clause := range strings.SplitSeq(accept, ",") {
 		mediaType, params, err := mime.ParseMediaType(clause)
-		if err != nil {
-			continue
-		}
-		switch mediaType {
-		case runtime.ContentTypeJSON, "application/*", "*/*":
-		default:
+		if err != nil || mediaType != runtime.ContentTypeJSON && mediaType != "*/*" {
 			continue
 		}
 		switch {

@@ -173,6 +173,16 @@ func (s *Sidecar) Signal(signal os.Signal) error { return s.cmd.Process.Signal(s
 // Ended is closed when the process has ended.
 func (s *Sidecar) Ended() <-chan struct{} { return s.ended }
 
+// HowEnded tells how the process ended, as in "exit status 0" or "signal: killed"; "" while it runs.
+func (s *Sidecar) HowEnded() string {
+	select {
+	case <-s.ended:
+		return s.cmd.ProcessState.String()
+	default:
+		return ""
+	}
+}
+
 // PID is the process's.
 func (s *Sidecar) PID() int { return s.cmd.Process.Pid }
 

@@ -22,7 +22,7 @@ import (
 type Interceptor func(ctx context.Context, verb string, call func() error) error
 
 // Intercept sends every call from now on through intercept; nil removes it. Calls under way are not affected.
-func (c *Client) Intercept(intercept func(ctx context.Context, verb string, call func() error) error) {
+func (c *Client) Intercept(intercept Interceptor) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	c.intercept = intercept
