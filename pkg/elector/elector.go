@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -81,7 +82,7 @@ type Elector struct {
 	board    *board
 	reach    reach
 	releases chan struct{}
-	started  sync.Once
+	started  atomic.Bool
 }
 
 // New returns an elector that does nothing yet.
@@ -132,10 +133,11 @@ func (e *Elector) Release() {
 // Run contends for the lease until ctx ends. It then stops leading, keeps the lease for HandoverTimeout, releases it
 // where it may name this process, and returns nil; or an error when it could not release, or broke. Whatever the way it
 // returns, the status says "not leader" from then on. It must be called once.
-func (e *Elector) Run(ctx context.Context) (err error) {
-	err = errors.New("elector: Run was called twice")
-	e.started.Do(func() { err = e.run(ctx) })
-	return err
+func (e *Elector) Run(ctx context.Context) error {
+	if e.started.Swap(true) {
+		return errors.New("elector: Run was called twice")
+	}
+	return e.run(ctx)
 }
 
 func (e *Elector) run(ctx context.Context) (err error) {

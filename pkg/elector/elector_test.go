@@ -5,6 +5,7 @@ package elector_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,14 +270,13 @@ func TestForeignFieldsAreKeptAndPodOwnersRemoved(t *testing.T) {
 				{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "1"},
 				{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "2"},
 			}
-			l.Spec.Strategy = new(coordinationv1.OldestEmulationVersion)
 		})
 		a := start(t, store, "a_1")
 		until(t, 2*time.Second, "a leads", a.leads)
 		check := func() {
 			t.Helper()
 			l := store.Peek(namespace, leaseName)
-			if l.Labels["team"] != "a" || l.Annotations["note"] != "b" || l.Spec.Strategy == nil ||
+			if l.Labels["team"] != "a" || l.Annotations["note"] != "b" ||
 				len(l.OwnerReferences) != 1 || l.OwnerReferences[0].Kind != "Deployment" {
 				t.Errorf("lease %+v", l)
 			}
@@ -305,10 +305,13 @@ func TestLeaderIsNoneAtItsDeadlineAndLeadsAgain(t *testing.T) {
 		pass(7 * time.Second)
 		renewed := a.Status().RenewTime
 		a.api.Cut()
-		until(t, renewDeadline, "a does not lead", func() bool { return !a.leads() })
-		if held := time.Since(renewed); held > renewDeadline {
-			t.Errorf("led for %s after the last renewal", held)
-		}
+		until(t, renewDeadline, "a does not lead", func() bool {
+			leads := a.leads()
+			if held := time.Since(renewed); leads && held >= renewDeadline {
+				t.Errorf("leads %s after the last renewal", held)
+			}
+			return !leads
+		})
 		if err := a.Health(); err != nil {
 			t.Errorf("an API server out of reach is no illness: %v", err)
 		}
@@ -325,12 +328,12 @@ func TestHundredCandidatesDoNotAllWriteForOneRelease(t *testing.T) {
 		a := start(t, store, "a_1")
 		settle()
 		var standbys []*candidate
-		attempts := 0
+		var attempts atomic.Int32
 		for range 100 {
 			s := start(t, store, "standby_"+string(rune('0'+len(standbys))))
 			s.api.Intercept(func(ctx context.Context, verb string, call func() error) error {
 				if verb == "update" {
-					attempts++
+					attempts.Add(1)
 					time.Sleep(time.Millisecond)
 				}
 				return call()
@@ -346,9 +349,9 @@ func TestHundredCandidatesDoNotAllWriteForOneRelease(t *testing.T) {
 				leaders++
 			}
 		}
-		t.Logf("%d of %d wrote", attempts, len(standbys))
-		if leaders != 1 || attempts > len(standbys)/2 {
-			t.Errorf("%d leaders, %d writes by %d standbys", leaders, attempts, len(standbys))
+		t.Logf("%d of %d wrote", attempts.Load(), len(standbys))
+		if leaders != 1 || int(attempts.Load()) > len(standbys)/2 {
+			t.Errorf("%d leaders, %d writes by %d standbys", leaders, attempts.Load(), len(standbys))
 		}
 	})
 }
@@ -359,16 +362,16 @@ func TestFollowerAtRestAsksAtMostOnceAMinute(t *testing.T) {
 		settle()
 		b := start(t, store, "b_1")
 		settle()
-		requests := 0
+		var requests atomic.Int32
 		b.api.Intercept(func(_ context.Context, _ string, call func() error) error {
-			requests++
+			requests.Add(1)
 			return call()
 		})
 		pass(3 * time.Hour)
-		if requests > 3*60 {
-			t.Errorf("%d requests in three hours", requests)
+		t.Logf("%d requests in three hours", requests.Load())
+		if requests.Load() > 3*60 {
+			t.Error("more than one a minute")
 		}
-		t.Logf("%d requests in three hours", requests)
 	})
 }
 

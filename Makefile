@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ldflags := -s -w -X main.version=$(version)
+# The race detector needs a C compiler; go env says 0 where there is none.
+race    ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the static, stripped binary into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/elector-sidecar
+
+.PHONY: demo
+demo: ## three sidecars elect, hand over and fail over (CLUSTER=1: on the kubeconfig's cluster; INTERACTIVE=1: stay running)
+	@go run ./demo $(if $(CLUSTER),-cluster) $(if $(INTERACTIVE),-interactive)
+
+.PHONY: test
+test: test-fast ## run every test, those on a real kube-apiserver included
+	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go test $(race) -timeout 20m ./...
+
+.PHONY: test-fast
+test-fast: ## run the tests that need no control plane
+	go test $(race) -timeout 5m ./...
+
+.PHONY: assets
+assets: ## build kube-apiserver and etcd, once, and print their folder
+	@test/controlplane/build.sh
+
+.PHONY: bench-failover
+bench-failover: build ## measure failover beside client-go on a real kube-apiserver
+	@assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./bench
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, govulncheck
+	@test/lint.sh
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin .cache
