@@ -85,9 +85,12 @@ func (c *crew) without(one *pod) []*pod {
 // logTail is how many lines of each pod's log are shown after a failure.
 const logTail = 20
 
+// showLogs prints the end of each log; of a crash what it says, without the stacks of all goroutines.
 func (c *crew) showLogs(out *printer) {
 	for _, p := range c.pods {
-		lines := strings.Split(strings.TrimSpace(p.past+p.Log()), "\n")
+		log, _, _ := strings.Cut(p.past+p.Log(), "\n\ngoroutine ")
+		log, _, _ = strings.Cut(log, "\n\nruntime stack:")
+		lines := strings.Split(strings.TrimSpace(log), "\n")
 		out.line("")
 		out.line("The log of %s ends with:", p.Name)
 		for _, line := range lines[max(0, len(lines)-logTail):] {

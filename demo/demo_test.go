@@ -120,6 +120,21 @@ func (s *screen) wait(t *testing.T, pattern string) []string {
 	}
 }
 
+// runInBackground runs a demo until the test ends, or interrupts it.
+func runInBackground(t *testing.T, o options) (shown *screen, interrupt func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	shown = newScreen()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, o, shown) }()
+	interrupt = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = interrupt() })
+	return shown, interrupt
+}
+
 func TestWalk(t *testing.T) {
 	leavesNothing(t)
 	var shown bytes.Buffer
@@ -152,12 +167,9 @@ func TestWalk(t *testing.T) {
 // TestInterrupted ends the demo while the leader is frozen: the hardest to clean up after.
 func TestInterrupted(t *testing.T) {
 	leavesNothing(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	shown, o, ended := newScreen(), quick(), make(chan error, 1)
-	go func() { ended <- run(ctx, o, shown) }()
+	shown, interrupt := runInBackground(t, quick())
 	shown.wait(t, `4\. [^\n]*\n +waiting for the lease to expire`)
-	cancel()
-	if err := <-ended; !errors.Is(err, errInterrupted) {
+	if err := interrupt(); !errors.Is(err, errInterrupted) {
 		t.Errorf("the demo ended with: %v", err)
 	}
 }
@@ -185,16 +197,14 @@ func TestStepFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "step 1 did not come true: web-") {
 		t.Errorf("the demo ended with: %v", err)
 	}
-	shown.wait(t, `The log of web-2 ends with:\n +elector-sidecar: ELECTOR_LEASE_DURATION is "1.5s"`)
+	shown.wait(t, `The log of web-\d ends with:\n +elector-sidecar: ELECTOR_LEASE_DURATION is "1.5s"`)
 }
 
 func TestInteractive(t *testing.T) {
 	leavesNothing(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	shown, o, ended := newScreen(), quick(), make(chan error, 1)
+	o := quick()
 	o.interactive = true
-	go func() { ended <- run(ctx, o, shown) }()
+	shown, interrupt := runInBackground(t, o)
 
 	url := shown.wait(t, `curl -s (http\S+)/leader `)[1]
 	response, err := http.Get(url + "/leader") //nolint:noctx // a test
@@ -214,8 +224,7 @@ func TestInteractive(t *testing.T) {
 	shown.wait(t, leader+` ended \(signal: killed\)`)
 	shown.wait(t, leader+` leads[\s\S]* leads`)
 	shown.wait(t, leader+` runs again`)
-	cancel()
-	if err := <-ended; !errors.Is(err, errInterrupted) {
+	if err := interrupt(); !errors.Is(err, errInterrupted) {
 		t.Errorf("the demo ended with: %v", err)
 	}
 }

@@ -11,35 +11,43 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/internal/process"
 )
 
-// restartPause is how long a sidecar that ended stays away: long enough to see who takes over.
-const restartPause = 10 * time.Second
-
 // interact keeps three sidecars running, and tells what becomes of them, until ctx ends. It always returns an error.
-func interact(ctx context.Context, crew *crew, cluster *cluster, out *printer) error {
+func interact(ctx context.Context, o options, crew *crew, cluster *cluster, out *printer) error {
 	if err := crew.start(); err != nil {
+		return err
+	}
+	if err := settle(ctx, crew, out); err != nil {
 		return err
 	}
 	printCommands(out, crew, cluster)
 	out.line("")
 	out.line("What happens is told here. Ctrl-C ends everything.")
 	out.line("")
+	pause := 2 * o.lease // long enough to see who takes over
 	var keepers sync.WaitGroup
 	for _, p := range crew.pods {
-		keepers.Go(func() { keep(ctx, crew, p, out) })
+		keepers.Go(func() { keep(ctx, crew, p, pause, out) })
 	}
 	keepers.Wait()
 	return context.Cause(ctx)
 }
 
-// keep tells what becomes of a pod, and starts it again after its end.
-func keep(ctx context.Context, crew *crew, p *pod, out *printer) {
+// settle waits until each of the three knows of a leader.
+func settle(ctx context.Context, crew *crew, out *printer) error {
+	defer out.counting("waiting for a leader")()
+	q := ask(ctx, crew.pods, func(l process.Leader) bool { return l.Name != "" }, startBound, "not all three came to know of a leader")
+	return q.all()
+}
+
+// keep tells what becomes of a pod, and starts it again some time after its end.
+func keep(ctx context.Context, crew *crew, p *pod, pause time.Duration, out *printer) {
 	for {
 		follow(ctx, p.Sidecar, out)
 		if !sleep(ctx, interruptGrace) {
 			return
 		}
-		out.line("%s  %s ended (%s); it is started again in %s", now(), p.Name, p.HowEnded(), restartPause)
-		if !sleep(ctx, restartPause) {
+		out.line("%s  %s ended (%s); it is started again in %s", now(), p.Name, p.HowEnded(), pause)
+		if !sleep(ctx, pause) {
 			return
 		}
 		if err := crew.restart(p); err != nil {
@@ -104,9 +112,14 @@ func printCommands(out *printer, crew *crew, cluster *cluster) {
 	for _, line := range queries(one.URL) {
 		out.line("   %s", line)
 	}
-	out.line("Take the leader away; here as if it were %s:", one.Name)
-	for _, signal := range []string{"TERM", "KILL", "STOP", "CONT"} {
-		out.line("   kill -%s %d", signal, one.PID())
+	out.line("Take the leader away (here %s, if it leads):", one.Name)
+	for _, line := range (table{
+		{fmt.Sprintf("kill -TERM %d", one.PID()), "# it releases the Lease: the next leads at once"},
+		{fmt.Sprintf("kill -KILL %d", one.PID()), "# the next leads when the Lease has expired"},
+		{fmt.Sprintf("kill -STOP %d", one.PID()), "# likewise"},
+		{fmt.Sprintf("kill -CONT %d", one.PID()), "# it goes on, and does not take itself for the leader"},
+	}).lines() {
+		out.line("   %s", line)
 	}
 	out.line("Look at the Lease, or take it away:")
 	for _, line := range cluster.tryIt {

@@ -77,7 +77,7 @@ func runUntilSignal(o options) int {
 }
 
 // errInterrupted: the demo was ended before it was over.
-var errInterrupted = errors.New("interrupted; everything that it had started is gone")
+var errInterrupted = errors.New("interrupted; the sidecars that it had started are gone")
 
 // interruptGrace is how long a failure waits for the signal that may explain it: Ctrl-C goes to the sidecars as well.
 const interruptGrace = 200 * time.Millisecond
@@ -110,16 +110,15 @@ func run(ctx context.Context, o options, stdout io.Writer) (err error) {
 	}
 	crew := newCrew(o, cluster, out)
 	defer crew.kill()
+	do := walk
 	if o.interactive {
-		return explain(ctx, interact(ctx, crew, cluster, out))
+		do = interact
 	}
-	if err := explain(ctx, walk(ctx, o, crew, cluster, out)); err != nil {
-		if !errors.Is(err, errInterrupted) {
-			crew.showLogs(out)
-		}
-		return err
+	err = explain(ctx, do(ctx, o, crew, cluster, out))
+	if err != nil && !errors.Is(err, errInterrupted) {
+		crew.showLogs(out)
 	}
-	return nil
+	return err
 }
 
 // explain tells an interruption from a failure.

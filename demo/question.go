@@ -58,6 +58,17 @@ func (q *question) next() (answer, error) {
 	return a, a.err
 }
 
+// all waits for every answer, and ends the question.
+func (q *question) all() error {
+	defer q.end()
+	for range cap(q.answers) {
+		if _, err := q.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // end takes back what has not been answered.
 func (q *question) end() {
 	q.cancel()

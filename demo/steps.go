@@ -138,7 +138,10 @@ func (t *tour) wake(ctx context.Context, p *pod) (process.Leader, time.Duration,
 		return process.Leader{}, 0, fmt.Errorf("waking %s: %w", p.Name, err)
 	}
 	a := <-first
-	return a.Leader, a.at.Sub(woken), a.err
+	if a.err != nil {
+		return a.Leader, 0, fmt.Errorf("%s woke and did not answer: %w", p.Name, a.err)
+	}
+	return a.Leader, a.at.Sub(woken), nil
 }
 
 func (t *tour) rob(ctx context.Context) error {
@@ -239,11 +242,8 @@ func (t *tour) lookAround(ctx context.Context, leader *pod) error {
 // while the leader is the intruder.
 func (t *tour) agree(ctx context.Context, leader string) error {
 	q := ask(ctx, t.pods, func(l process.Leader) bool { return l.Name == leader }, slack, "not all three came to name "+leader)
-	defer q.end()
-	for range t.pods {
-		if _, err := q.next(); err != nil {
-			return err
-		}
+	if err := q.all(); err != nil {
+		return err
 	}
 	var wrong error
 	for _, p := range t.pods {

@@ -57,8 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
-	logger := newLogger(cfg.LogFormat, verbosity, stderr)
-	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
+	logger := setUpLog(cfg.LogFormat, verbosity, stderr)
 	ctx = klog.NewContext(ctx, logger)
 
 	restConfig, err := cluster(cfg.Kubeconfig)
@@ -208,16 +207,18 @@ func buildVersion() string {
 	return "(devel)"
 }
 
-// newLogger returns the logger of everything, client-go included.
-func newLogger(format string, verbosity int, stderr io.Writer) logr.Logger {
+// setUpLog sets where everything logs to, client-go included, and returns the logger for the context.
+func setUpLog(format string, verbosity int, stderr io.Writer) logr.Logger {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	_ = flags.Set("v", strconv.Itoa(verbosity))
 	_ = flags.Set("logtostderr", "false")
 	_ = flags.Set("stderrthreshold", "10") // above every severity: only SetOutput's writer is written to
-	if format == "json" {
-		return logr.FromSlogHandler(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: slog.Level(-verbosity)}))
-	}
 	klog.SetOutput(stderr)
-	return klog.NewKlogr()
+	if format == "json" {
+		klog.SetLoggerWithOptions(
+			logr.FromSlogHandler(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: slog.Level(-verbosity)})),
+			klog.ContextualLogger(true))
+	}
+	return klog.Background()
 }
