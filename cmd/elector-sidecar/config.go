@@ -40,9 +40,6 @@ type config struct {
 	MaxWaiters      count    `envconfig:"ELECTOR_MAX_WAITERS" default:"1024" desc:"requests that may block at once"`
 	LogFormat       string   `envconfig:"ELECTOR_LOG_FORMAT" default:"text" desc:"text or json"`
 	Kubeconfig      string   `envconfig:"KUBECONFIG" desc:"where the cluster is, outside one; in-cluster where unset"`
-
-	// identityIsThePods: the identity is that of this pod and of no other, so a holder of that name is its past.
-	identityIsThePods bool
 }
 
 // duration is a Go duration, or what was given instead.
@@ -100,7 +97,6 @@ func loadConfig() (*config, error) {
 	}
 	if c.Identity == "" {
 		suffix := c.PodUID
-		c.identityIsThePods = suffix != ""
 		if suffix == "" {
 			random := make([]byte, 8)
 			_, _ = rand.Read(random) // it never fails
@@ -167,13 +163,13 @@ func (c *config) validate(podNameFrom string) error {
 }
 
 // elector is the part of the configuration that the election needs.
-func (c *config) elector(client elector.LeaseClient) elector.Config {
+func (c *config) elector(client elector.LeaseClient, sandbox string) elector.Config {
 	return elector.Config{
 		Client:          client,
 		Namespace:       c.LeaseNamespace,
 		Name:            c.LeaseName,
 		Identity:        c.Identity,
-		Resume:          c.identityIsThePods,
+		Sandbox:         sandbox,
 		LeaseDuration:   c.LeaseDuration.Duration,
 		RenewDeadline:   c.RenewDeadline.Duration,
 		RetryPeriod:     c.RetryPeriod.Duration,

@@ -7,4 +7,6 @@ package main
 import "context"
 
 // holdIdentity needs Linux's abstract sockets; elsewhere nothing guards the identity.
-func holdIdentity(context.Context, *config) (release func(), err error) { return func() {}, nil }
+func holdIdentity(context.Context, *config) (sandbox string, release func(), err error) {
+	return "", func() {}, nil
+}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -64,11 +65,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
+	restConfig.UserAgent = fmt.Sprintf("elector-sidecar/%s (%s/%s)", buildVersion(), runtime.GOOS, runtime.GOARCH)
 	client, err := leaseapi.New(restConfig, cfg.LeaseNamespace)
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
-	release, err := holdIdentity(ctx, cfg)
+	sandbox, release, err := holdIdentity(ctx, cfg)
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
@@ -77,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return misconfigured(stderr, fmt.Errorf("ELECTOR_HTTP_ADDRESS is %q: it must be an address that can be bound: %w", cfg.HTTPAddress, err))
 	}
-	if err := elect(ctx, cfg, client, listener); err != nil {
+	if err := elect(ctx, cfg, cfg.elector(client, sandbox), listener); err != nil {
 		logger.Error(err, "stopped")
 		return exitFailed
 	}
@@ -93,9 +95,9 @@ func misconfigured(stderr io.Writer, err error) int {
 }
 
 // elect runs the election and its API until a signal ends them: the election first, so that the API tells of it.
-func elect(ctx context.Context, cfg *config, client elector.LeaseClient, listener net.Listener) error {
+func elect(ctx context.Context, cfg *config, contest elector.Config, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
-	e, err := elector.New(cfg.elector(client))
+	e, err := elector.New(contest)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -214,6 +216,7 @@ func setUpLog(format string, verbosity int, stderr io.Writer) logr.Logger {
 	_ = flags.Set("v", strconv.Itoa(verbosity))
 	_ = flags.Set("logtostderr", "false")
 	_ = flags.Set("stderrthreshold", "10") // above every severity: only SetOutput's writer is written to
+	_ = flags.Set("one_output", "true")    // and once, not once for each severity below
 	klog.SetOutput(stderr)
 	if format == "json" {
 		klog.SetLoggerWithOptions(

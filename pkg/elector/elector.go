@@ -28,10 +28,11 @@ type Config struct {
 
 	// Identity is written as holderIdentity. No two live processes may share one.
 	Identity string
-	// Resume says that a lease which names Identity when it is first read was left by a predecessor of this process
-	// that is certainly dead, as when the container of a pod is restarted. It is then taken over at once. Otherwise it
-	// is another candidate's, and has to expire.
-	Resume bool
+	// Sandbox names the place of this process, if there is one that holds at most one live process of Identity: a pod's
+	// network namespace, say. It is written beside the holder, as the annotation SandboxAnnotation. A lease that names
+	// both when it is first read was left by a predecessor that is dead, as when a pod's container is restarted: it is
+	// taken over at once. One that names Identity alone is another candidate's, and has to expire.
+	Sandbox string
 
 	// LeaseDuration is how long others respect the lease without a renewal: whole seconds, at least one.
 	LeaseDuration time.Duration
@@ -112,8 +113,8 @@ func (e *Elector) Wait(ctx context.Context, enough func(Status) bool) (Status, e
 	return e.board.wait(ctx, enough)
 }
 
-// Health returns what is wrong with the election loop: it has ended or stalled, or a leader outlived its deadline. An
-// API server that is out of reach is no illness: nil, as for a follower.
+// Health returns what is wrong with the election loop: it has stalled, it has ended other than in good order, or a
+// leader outlived its deadline. An API server that is out of reach is no illness: nil, as for a follower.
 func (e *Elector) Health() error { return e.board.health() }
 
 // Denied returns the verbs on the Lease that the API server forbade when they were last tried, sorted.
@@ -150,7 +151,7 @@ func (e *Elector) run(ctx context.Context) (err error) {
 		renewDeadline:   c.RenewDeadline,
 		retryPeriod:     c.RetryPeriod,
 		handoverTimeout: c.HandoverTimeout,
-		resume:          c.Resume,
+		sandbox:         c.Sandbox,
 	})
 	// Requests outlive ctx: the release needs them.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -160,9 +161,7 @@ func (e *Elector) run(ctx context.Context) (err error) {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("lease %s/%s: the election loop panicked: %v\n%s", c.Namespace, c.Name, r, debug.Stack())
 		}
-		m.state = Stopped
-		now := c.Clock.Now()
-		e.board.publish(now, m.snapshot(now))
+		e.board.end(err)
 		cancel()
 		d.wg.Wait()
 	}()

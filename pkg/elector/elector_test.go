@@ -5,6 +5,7 @@ package elector_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -145,8 +146,33 @@ func TestStopAsLeader(t *testing.T) {
 		if s := a.Status(); s.State != elector.Stopped || s.IsLeader || s.Leader != "" {
 			t.Errorf("status %+v", s)
 		}
+		if err := a.Health(); err != nil {
+			t.Errorf("unhealthy after an orderly end: %v", err)
+		}
+	})
+}
+
+// Rule S6: whatever ends the loop, the status says "not leader", those who wait are told, and the elector is unhealthy.
+func TestPanicInTheLoopEndsLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T, store *electortest.Store) {
+		a := start(t, store, "a_1")
+		settle()
+		told := make(chan elector.Status, 1)
+		go func() {
+			status, _ := a.Wait(t.Context(), func(s elector.Status) bool { return !s.IsLeader })
+			told <- status
+		}()
+		synctest.Wait()
+		a.clock.panicOnce()
+		<-a.ended
+		if a.err == nil || !strings.Contains(a.err.Error(), "panicked") {
+			t.Errorf("Run: %v", a.err)
+		}
+		if s := <-told; s.State != elector.Stopped || s.IsLeader || s.Leader != "" || !s.Stopping {
+			t.Errorf("the waiter was told %+v", s)
+		}
 		if a.Health() == nil {
-			t.Error("healthy after its end")
+			t.Error("healthy without a loop")
 		}
 	})
 }
@@ -377,13 +403,16 @@ func TestFollowerAtRestAsksAtMostOnceAMinute(t *testing.T) {
 
 func TestRestartInTheSamePodResumes(t *testing.T) {
 	for name, test := range map[string]struct {
-		resume bool
-		want   time.Duration
-	}{"same pod": {true, 0}, "only the same name": {false, leaseDuration}} {
+		sandbox string
+		want    time.Duration
+	}{"same pod": {"here", 0}, "same name elsewhere": {"there", leaseDuration}, "only the same name": {"", leaseDuration}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *electortest.Store) {
 				held(t, store, "a_1", 15)
-				a := start(t, store, "a_1", func(c *elector.Config) { c.Resume = test.resume })
+				edit(t, store, func(l *coordinationv1.Lease) {
+					l.Annotations = map[string]string{elector.SandboxAnnotation: "here"}
+				})
+				a := start(t, store, "a_1", func(c *elector.Config) { c.Sandbox = test.sandbox })
 				took := until(t, time.Minute, "a leads", a.leads)
 				if took < test.want || took > test.want+20*time.Millisecond {
 					t.Errorf("leads after %s, want %s", took, test.want)

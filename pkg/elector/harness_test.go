@@ -34,11 +34,23 @@ type bubbleClock struct {
 	mu    sync.Mutex
 	jump  time.Duration // of the time of day
 	slept time.Duration // suspended time
+	fault bool          // the next reading panics
+}
+
+// panicOnce makes the next reading panic, which is the loop's own where nobody else asks.
+func (c *bubbleClock) panicOnce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault = true
 }
 
 func (c *bubbleClock) Now() elector.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fault {
+		c.fault = false
+		panic("the clock is broken")
+	}
 	return elector.Instant{
 		Boot: time.Since(c.start) + c.slept,
 		Wall: time.Now().Add(c.jump + c.slept).Round(0),

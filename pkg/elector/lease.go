@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// SandboxAnnotation is on a held Lease and names Config.Sandbox of its holder.
+const SandboxAnnotation = "elector-sidecar/sandbox"
+
 // record is what the election reads of a Lease. The wire format is that of client-go's leaderelection
 // (resourcelock.LeaderElectionRecord in a LeaseSpec).
 type record struct {
@@ -23,6 +26,7 @@ type record struct {
 	acquired    time.Time     // zero: absent
 	renewed     time.Time     // zero: absent
 	transitions int32
+	sandbox     string // "": none is named
 
 	lease *coordinationv1.Lease // as read; never changed
 }
@@ -35,7 +39,7 @@ func readLease(lease *coordinationv1.Lease) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
-	r := &record{uid: lease.UID, version: version, lease: lease}
+	r := &record{uid: lease.UID, version: version, sandbox: lease.Annotations[SandboxAnnotation], lease: lease}
 	spec := &lease.Spec
 	if spec.HolderIdentity != nil {
 		r.holder = *spec.HolderIdentity
@@ -81,16 +85,17 @@ func (r *record) writtenBy(w *record) bool {
 
 // claim is the record that a candidate writes to take a lease (base nil: to create it). leaseTransitions counts as
 // client-go does: up when the holder changes, 0 on a new Lease.
-func claim(base *record, key types.NamespacedName, identity string, duration time.Duration, wall time.Time) *record {
-	r := &record{holder: identity, duration: duration, acquired: onTheWire(wall), renewed: onTheWire(wall)}
+func claim(base *record, by *settings, wall time.Time) *record {
+	r := &record{holder: by.identity, duration: by.leaseDuration, sandbox: by.sandbox,
+		acquired: onTheWire(wall), renewed: onTheWire(wall)}
 	if base != nil {
 		r.uid = base.uid
 		r.transitions = base.transitions
-		if base.holder != identity && r.transitions < math.MaxInt32 {
+		if base.holder != by.identity && r.transitions < math.MaxInt32 {
 			r.transitions++
 		}
 	}
-	return r.draw(base, key)
+	return r.draw(base, by.lease)
 }
 
 // renewal is the record that a leader writes over its own.
@@ -126,6 +131,11 @@ func (r *record) draw(base *record, key types.NamespacedName) *record {
 	spec.AcquireTime = &metav1.MicroTime{Time: r.acquired}
 	spec.RenewTime = &metav1.MicroTime{Time: r.renewed}
 	spec.LeaseTransitions = new(r.transitions)
+	if r.sandbox != "" {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, SandboxAnnotation, r.sandbox)
+	} else {
+		delete(lease.Annotations, SandboxAnnotation)
+	}
 	lease.OwnerReferences = withoutPods(lease.OwnerReferences)
 	r.lease = lease
 	return r

@@ -60,11 +60,11 @@ type settings struct {
 	renewDeadline   time.Duration
 	retryPeriod     time.Duration
 	handoverTimeout time.Duration
-	resume          bool
+	sandbox         string
 	random          func() float64 // uniform in [0, 1)
 }
 
-// requestTimeout lets two requests one after the other fail, and a third be sent, before the renew deadline.
+// requestTimeout lets a renewal hang, and another be tried for as long, before the renew deadline.
 func (s *settings) requestTimeout() time.Duration { return (s.renewDeadline - s.retryPeriod) / 2 }
 
 const (
@@ -190,6 +190,7 @@ type machine struct {
 	wantRead  bool    // look before the next write
 	retryAt   Instant // no request before, after one that failed
 	trouble   string  // the failure that the log knows of
+	stamped   Instant // the last time that was written, and when
 
 	// Candidates.
 	crowdFor   Instant // the seenAt for which crowdUntil was drawn
@@ -293,19 +294,27 @@ func (m *machine) accept(now Instant, r *record, version uint64) {
 	if m.state == Starting {
 		m.become(Following)
 	}
-	if first && m.resume && r != nil && r.holder == m.identity {
+	if first && r != nil && r.holder == m.identity && m.sandbox != "" && r.sandbox == m.sandbox {
 		m.last = r
+		m.stamped = Instant{Boot: now.Boot, Wall: r.renewed.Add(time.Second)}
 		m.log("the lease names this pod from before a restart", "resourceVersion", r.version)
 	}
 	m.ours = m.mine(r)
 	m.unsettled = slices.DeleteFunc(m.unsettled, func(w *write) bool { return m.settledBy(w, r) })
 	switch {
 	case m.ours:
-		m.last = r
+		m.keep(r)
 	case m.state == Leading:
 		m.lose(m.usurper())
 	case m.state == HandingOver:
 		m.endHandover(now)
+	}
+}
+
+// keep remembers our own record, but not on the strength of a write that may yet prove to have been refused.
+func (m *machine) keep(r *record) {
+	if m.inFlight == nil || !r.writtenBy(m.inFlight.record) {
+		m.last = r
 	}
 }
 
@@ -389,8 +398,14 @@ func (m *machine) writeFailed(now Instant, in writeFailed) {
 	case conflicted:
 		// Common among candidates, and no trouble: the read says who was first.
 		m.wantRead, m.contested, m.retryAt = true, w, Instant{}
+		if m.ours = m.mine(m.seen); !m.ours && m.state == Leading {
+			m.lose(m.usurper())
+		}
 		return
 	case unknown:
+		if m.ours {
+			m.keep(m.seen)
+		}
 		if !m.settledBy(w, m.seen) {
 			m.unsettled = append(m.unsettled, w)
 			m.unsettled = m.unsettled[max(0, len(m.unsettled)-maxUnsettled):]
@@ -459,8 +474,10 @@ func (m *machine) follow(now Instant) {
 		m.crowdUntil = now.Add(time.Duration(m.random() * float64(crowdWait)))
 	}
 	if m.reached(now, m.retryAt) && m.reached(now, m.crowdUntil) {
-		m.log("taking the lease", "because", why)
-		m.send(now, acquiring, claim(m.seen, m.lease, m.identity, m.leaseDuration, now.Wall))
+		if m.trouble == "" {
+			m.log("taking the lease", "because", why)
+		}
+		m.send(now, acquiring, claim(m.seen, &m.settings, m.stamp(now)))
 	}
 }
 
@@ -513,7 +530,7 @@ func (m *machine) lead(now Instant) {
 	case m.wantRead:
 		m.read(now)
 	case m.reached(now, m.renewedAt.Add(m.retryPeriod)) && m.reached(now, m.retryAt):
-		m.send(now, renewing, renewal(m.seen, m.leaseDuration, now.Wall))
+		m.send(now, renewing, renewal(m.seen, m.leaseDuration, m.stamp(now)))
 	}
 }
 
@@ -567,7 +584,7 @@ func (m *machine) handOver(now Instant) {
 	case m.inFlight != nil:
 	case m.ours && !m.wantRead:
 		if m.reached(now, m.retryAt) {
-			m.send(now, releasing, vacancy(m.seen, now.Wall))
+			m.send(now, releasing, vacancy(m.seen, m.stamp(now)))
 		}
 	case m.reading:
 	case m.wantRead || len(m.unsettled) > 0:
@@ -575,6 +592,18 @@ func (m *machine) handOver(now Instant) {
 	default:
 		m.become(Stopped)
 	}
+}
+
+// stamp is the time to write on the Lease: the time of day, but no earlier than the boot clock says since the last one.
+// client-go's standbys take a record for unchanged whose times fall into the same seconds as one that they saw before,
+// which a time of day that is set back can bring about.
+func (m *machine) stamp(now Instant) time.Time {
+	stamp := now.Wall
+	if least := m.stamped.Wall.Add(max(now.Boot-m.stamped.Boot, time.Microsecond)); least.After(stamp) {
+		stamp = least
+	}
+	m.stamped = Instant{Boot: now.Boot, Wall: stamp}
+	return stamp
 }
 
 // send puts a write in flight.
@@ -618,7 +647,7 @@ func (m *machine) wakeIn(d time.Duration) {
 
 // failed logs a failure once, until it changes or is over.
 func (m *machine) failed(doing string, err error) {
-	if trouble := doing + ": " + err.Error(); trouble != m.trouble {
+	if trouble := doing + ": " + gist(err); trouble != m.trouble {
 		m.trouble = trouble
 		m.log("request failed", "doing", doing, "err", err.Error(), "state", m.state.String())
 	}

@@ -26,13 +26,19 @@ const (
 // observe tells the loop of every change of the Lease: it lists, watches from there, and lists again after each break.
 // While no watch can be had it looks once a retry period.
 func (d *driver) observe() {
-	var noWatchUntil time.Time
+	var pollUntil time.Time
 	for d.ctx.Err() == nil {
 		begun := time.Now()
 		version, err := d.look()
-		if err == nil && begun.After(noWatchUntil) {
-			if err = d.watch(version); refusedForGood(err) {
-				noWatchUntil = begun.Add(watchDenied)
+		if err == nil && begun.After(pollUntil) {
+			err = d.watch(version)
+			if refusedForGood(err) {
+				if pollUntil.IsZero() {
+					d.log.Info("no watch can be had; looking at the lease once a retry period", "err", err.Error())
+				}
+				pollUntil, err = begun.Add(watchDenied), nil
+			} else {
+				pollUntil = time.Time{}
 			}
 		}
 		d.report(err)

@@ -4,6 +4,7 @@ package elector
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,12 @@ func (r *reach) trouble() error {
 	return r.err
 }
 
+// localAddress is what differs from one failure of a connection to the next.
+var localAddress = regexp.MustCompile(`\S+->`)
+
+// gist is an error's text without what is another each time, to tell whether a failure is still the same.
+func gist(err error) string { return localAddress.ReplaceAllString(err.Error(), "") }
+
 // report logs that the Lease cannot be followed, or can be again, once each.
 func (d *driver) report(err error) {
 	r := &d.reach
@@ -57,7 +64,7 @@ func (d *driver) report(err error) {
 	r.mu.Unlock()
 	switch {
 	case d.ctx.Err() != nil:
-	case err != nil && (before == nil || err.Error() != before.Error()):
+	case err != nil && (before == nil || gist(err) != gist(before)):
 		d.log.Info("cannot follow the lease; trying again each retry period", "err", err.Error())
 	case err == nil && before != nil:
 		d.log.Info("following the lease again")

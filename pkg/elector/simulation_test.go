@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	simulationRuns = flag.Int("simulate", 4000, "schedules to simulate")
+	simulationRuns = flag.Int("simulate", 2000, "schedules to simulate")
 	simulationSeed = flag.Uint64("seed", 0, "simulate this one schedule and print its trace; 0: many, from a fixed seed on")
 )
 
@@ -116,8 +116,8 @@ func (a *agenda) Pop() any {
 
 // mood is how much goes wrong in one schedule, each a probability or a scale.
 type mood struct {
-	slow, lossy, pausing, crashing, tampering, stepping, breaking, outages float64
-	drift                                                                  float64
+	slow, lossy, pausing, crashing, tampering, stepping, breaking, outages, twins float64
+	drift                                                                         float64
 }
 
 type world struct {
@@ -128,7 +128,9 @@ type world struct {
 	mood    mood
 	calm    bool // the faults are over: the network and the API work
 	timing  settings
+	mixed   bool // each candidate has timings of its own
 	server  server
+	guests  []*clientGo
 	people  []*person
 	tokens  uint64 // the largest fencing token so far
 	created int    // people so far
@@ -137,6 +139,13 @@ type world struct {
 	tracing   bool
 	trace     strings.Builder
 	violation string
+}
+
+// timings are those that candidates run with; the longest comes first.
+var timings = [...]settings{
+	{leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second},
+	{leaseDuration: 3 * time.Second, renewDeadline: 2 * time.Second, retryPeriod: 500 * time.Millisecond},
+	{leaseDuration: time.Second, renewDeadline: 700 * time.Millisecond, retryPeriod: 150 * time.Millisecond},
 }
 
 // simulate runs one schedule: a time of trouble, then one of calm, at the end of which somebody has to lead.
@@ -151,17 +160,21 @@ func simulate(seed uint64, tracing bool) *world {
 	w.mood = mood{
 		slow: chance(0.6, 0.3), lossy: chance(0.5, 0.3), pausing: chance(0.5, 1), crashing: chance(0.5, 1),
 		tampering: chance(0.3, 1), stepping: chance(0.3, 1), breaking: chance(0.6, 1), outages: chance(0.4, 1),
+		twins: chance(0.2, 0.5),
 		drift: chance(0.5, 0.12),
 	}
-	w.timing = [...]settings{
-		{leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second},
-		{leaseDuration: 3 * time.Second, renewDeadline: 2 * time.Second, retryPeriod: 500 * time.Millisecond},
-		{leaseDuration: time.Second, renewDeadline: 700 * time.Millisecond, retryPeriod: 150 * time.Millisecond},
-	}[w.rng.IntN(3)]
-	w.timing.lease = types.NamespacedName{Namespace: "default", Name: "web"}
+	w.timing = timings[w.rng.IntN(len(timings))]
+	if w.mixed = w.chance(0.2); w.mixed {
+		w.timing = timings[0] // the longest, for all that is measured in it
+	}
 	w.server = server{world: w, version: 100}
 	for range 2 + w.rng.IntN(6) {
 		w.after(w.upTo(w.timing.leaseDuration), func() { w.join(nil) })
+	}
+	if w.timing.leaseDuration == timings[0].leaseDuration && !w.mixed {
+		for range w.rng.IntN(3) {
+			w.after(w.upTo(w.timing.leaseDuration), w.joinClientGo)
+		}
 	}
 	trouble := 8 * w.timing.leaseDuration
 	for at := time.Duration(0); at < trouble; at += w.upTo(w.timing.leaseDuration / 2) {
@@ -173,10 +186,23 @@ func simulate(seed uint64, tracing bool) *world {
 	for _, p := range w.people {
 		p.resume()
 	}
+	for _, g := range w.guests {
+		g.gone = true // how long these take is not ours to promise
+	}
 	w.join(nil) // all the others may have gone
+	w.join(nil)
 	w.run(trouble + w.recovery())
-	if w.violation == "" && w.leader() == nil {
+	leader := w.leader()
+	if leader == nil {
 		w.violate("nobody leads %s after all trouble ended", w.recovery())
+		return w
+	}
+	// In good order and with nothing wrong, a handover is a matter of two writes and an event.
+	leader.tell(stop{})
+	leader.tell(release{})
+	w.run(w.now + time.Second/10)
+	if w.leader() == nil {
+		w.violate("nobody leads 100 ms after %s released the lease", leader)
 	}
 	return w
 }
@@ -237,29 +263,46 @@ func (w *world) leader() *person {
 }
 
 // check is what has to hold at every instant:
-//   - at most one process leads, by its own clock at this true instant. One whose lease was given away or deleted by
-//     people behind its back is excused until it renews; it has to stop at its deadline like any other.
-//   - the fencing token of a new term is larger than every earlier one, while storage has one history.
-//   - a process's terms begin and end in turns.
+//   - at most one process leads, by its own clock at this true instant. One whose lease people gave away behind its back
+//     is excused until it renews; it has to stop at its deadline like any other.
+//   - the fencing token of a new term is larger than every earlier one.
+//   - who leads last saw its own record, in the Lease that it wrote (rule S5), and has not been told to stop.
 func (w *world) check() {
-	var leader *person
-	for _, p := range w.people {
-		leads := p.leads()
-		if token := p.machine.token; leads && token != p.token {
-			if token <= w.tokens && p.epoch == w.server.epoch {
-				w.violate("%s leads with fencing token %d after %d", p, token, w.tokens)
-			}
-			p.token = token
-			w.tokens = max(w.tokens, token)
-			w.Leaderships++
+	leader := ""
+	claim := func(name string, epoch int) {
+		if epoch != w.server.epoch {
+			return
 		}
-		if !leads || p.epoch != w.server.epoch {
+		if leader != "" {
+			w.violate("%s and %s both lead", leader, name)
+		}
+		leader = name
+	}
+	for _, p := range w.people {
+		m := p.machine
+		if !p.leads() {
 			continue
 		}
-		if leader != nil {
-			w.violate("%s and %s both lead", leader, p)
+		if m.token != p.token {
+			if m.token <= w.tokens && p.epoch == w.server.epoch {
+				w.violate("%s leads with fencing token %d after %d", p, m.token, w.tokens)
+			}
+			p.token = m.token
+			w.tokens = max(w.tokens, m.token)
+			w.Leaderships++
 		}
-		leader = p
+		if m.seen == nil || m.seen.holder != m.identity || m.seen.uid != p.uid {
+			w.violate("%s leads, but what it saw last is not its own record", p)
+		}
+		if p.stopped {
+			w.violate("%s leads after it was told to stop", p)
+		}
+		claim(p.name, p.epoch)
+	}
+	for _, g := range w.guests {
+		if g.leads() {
+			claim(g.name, g.epoch)
+		}
 	}
 }
 
@@ -328,6 +371,7 @@ type person struct {
 	world    *world
 	name     string
 	pod      string
+	sandbox  string
 	machine  *machine
 	rate     float64       // of its clocks, by true time
 	began    time.Duration // true time
@@ -338,12 +382,16 @@ type person struct {
 	stood    time.Duration
 	waiting  []func() // what happens when it wakes
 	gone     bool
+	orderly  bool // gone in good order
 	told     bool // to stop
 	deaf     bool // the watch is silent
 	wakes    int  // the number of the wake-up that counts
 	watches  int  // the number of the watch that counts
 	token    uint64
-	epoch    int // of the server when its last successful write was stored
+	uid      types.UID // of the Lease that its last successful write left
+	epoch    int       // of the server when that was stored
+	stopped  bool      // it has taken in that it has to stop
+	writing  bool      // a write has not been answered
 }
 
 func (p *person) String() string { return p.name }
@@ -353,12 +401,19 @@ func (w *world) join(former *person) {
 	w.created++
 	p := &person{world: w, name: fmt.Sprintf("p%d", w.created), began: w.now,
 		rate: 1 + (2*w.rng.Float64()-1)*w.mood.drift}
-	p.pod = p.name
+	p.pod, p.sandbox = p.name, p.name
 	s := w.timing
-	if former != nil {
-		p.pod, p.rate = former.pod, former.rate
-		s.resume = true
+	if w.mixed {
+		s = timings[w.rng.IntN(len(timings))]
 	}
+	s.lease = types.NamespacedName{Namespace: "default", Name: "web"}
+	switch {
+	case former != nil: // the same pod, where its predecessor is dead
+		p.pod, p.sandbox, p.rate = former.pod, former.sandbox, former.rate
+	case len(w.people) > 0 && w.chance(w.mood.twins): // a copied identity, of which others may be alive elsewhere
+		p.pod = w.people[w.rng.IntN(len(w.people))].pod
+	}
+	s.sandbox = p.sandbox
 	s.identity = p.pod + "_uid"
 	s.random = w.rng.Float64
 	if w.chance(0.3) {
@@ -378,7 +433,7 @@ func (p *person) clock() Instant {
 		lost += p.world.now - p.stood
 	}
 	boot := time.Duration(float64(p.world.now-p.began-lost) * p.rate)
-	return Instant{Boot: time.Hour + boot, Wall: time.Unix(1e9, 0).Add(boot + p.stepped)}
+	return Instant{Boot: time.Hour + boot, Wall: time.Unix(1e9, 0).Add(p.began + boot + p.stepped)}
 }
 
 // local is how much true time passes while the process's clock runs for d.
@@ -410,13 +465,15 @@ func (p *person) step(in input) {
 			w.logf("%s   %s %v", p, e.msg, e.kv)
 		}
 	}
+	if _, told := in.(stop); told {
+		p.stopped = true
+	}
 	if p.machine.state == Stopped {
-		w.logf("%s ends: %v", p, p.machine.failure)
-		p.gone = true
-		if p.machine.failure != nil && strings.Contains(p.machine.failure.Error(), "illegal") {
-			w.violate("%s: %v", p, p.machine.failure)
-		}
+		p.end()
 		return
+	}
+	if out.abandon {
+		p.writing = false
 	}
 	if out.write != nil {
 		p.send(out.write)
@@ -439,6 +496,24 @@ func (p *person) step(in input) {
 		})
 	})
 }
+
+// end is the end of a process that was told to stop. One that ends in good order leaves nothing behind: the Lease does
+// not name it, and no write of it is stored any more.
+func (p *person) end() {
+	w, m := p.world, p.machine
+	w.logf("%s ends: %v", p, m.failure)
+	p.gone = true
+	p.orderly = m.failure == nil
+	if m.failure != nil && strings.Contains(m.failure.Error(), "illegal") {
+		w.violate("%s: %v", p, m.failure)
+	}
+	if r := w.server.lease; p.orderly && w.mood.tampering == 0 && m.mine(r) {
+		w.violate("%s has ended in good order, but the Lease names it", p)
+	}
+}
+
+// tell is a signal or a request of the app.
+func (p *person) tell(in input) { p.do(func() { p.step(in) }) }
 
 // call sends a request: effect happens at the server when the request gets there, answer in the process when the reply
 // does, and silence where it does not within the time that the process allows.
@@ -495,8 +570,19 @@ func (p *person) send(wr *write) {
 	var stored *record
 	epoch := 0
 	w.logf("%s   sends %s on version %d", p, wr.purpose, wr.record.version)
+	decidedOn := uint64(0)
+	if p.machine.seen != nil {
+		decidedOn = p.machine.seen.version
+	}
+	if p.writing || wr.record.version != decidedOn {
+		w.violate("%s writes on version %d, decided on %d; another write in flight: %t", p, wr.record.version, decidedOn, p.writing)
+	}
+	p.writing = true
 	p.call(func() (err error) {
 		stored, err = w.server.write(wr.record)
+		if err == nil && p.orderly {
+			w.violate("a write of %s is stored after its end in good order", p)
+		}
 		epoch = w.server.epoch
 		if err == nil {
 			w.logf("%s's %s is stored as version %d", p, wr.purpose, stored.version)
@@ -505,13 +591,15 @@ func (p *person) send(wr *write) {
 		}
 		return err
 	}, func(err error) {
+		p.writing = p.writing && p.machine.inFlight != wr
 		if err != nil {
 			p.step(writeFailed{write: wr, outcome: conflicted, err: err})
 			return
 		}
-		p.epoch = epoch
+		p.epoch, p.uid = epoch, stored.uid
 		p.step(written{write: wr, record: stored})
 	}, func() {
+		p.writing = p.writing && p.machine.inFlight != wr
 		p.step(writeFailed{write: wr, outcome: unknown, err: errors.New("no answer")})
 	})
 }
@@ -629,9 +717,9 @@ func (w *world) misfortune() {
 		if happened = w.chance(m.crashing) && !p.told; happened {
 			p.told = true
 			w.logf("%s is told to stop", p)
-			p.do(func() { p.step(stop{}) })
+			p.tell(stop{})
 			if w.chance(0.3) {
-				w.after(w.upTo(w.timing.leaseDuration), func() { p.do(func() { p.step(release{}) }) })
+				w.after(w.upTo(w.timing.leaseDuration), func() { p.tell(release{}) })
 			}
 			w.after(w.upTo(2*w.timing.leaseDuration), func() { w.join(nil) })
 		}
@@ -672,7 +760,7 @@ func (w *world) tamper() {
 	}
 	w.Tamperings++
 	edit := *lease
-	kind := w.rng.IntN(6)
+	kind := w.rng.IntN(7)
 	switch kind {
 	case 0: // a label or an annotation: nobody's leadership may suffer
 		s.store(&edit)
@@ -699,6 +787,11 @@ func (w *world) tamper() {
 			s.store(old.draw(lease, types.NamespacedName{}))
 		}
 		s.backup = lease
+	case 6: // deleted and created again with the same contents
+		s.epoch++
+		s.store(nil)
+		edit.uid = ""
+		s.store(&edit)
 	}
 	w.logf("people: tampering of kind %d, version %d", kind, s.version)
 }

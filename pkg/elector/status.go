@@ -51,6 +51,7 @@ type snapshot struct {
 	holderUntil Instant       // while another holds the lease: when it expires
 	deadline    time.Duration // how long a renewal counts
 	beat        Instant       // when the loop last ran
+	failure     error         // why it ended, if not in good order
 
 	revision string
 	changed  chan struct{} // closed when there is another revision
@@ -144,6 +145,15 @@ func (b *board) publish(now Instant, s snapshot) {
 	b.watchLapse(now)
 }
 
+// end publishes the end of the loop: nothing is led from here on, whatever the machine thought (rule S6).
+func (b *board) end(failure error) {
+	b.mu.RLock()
+	s := b.current
+	b.mu.RUnlock()
+	s.state, s.token, s.stopping, s.failure = Stopped, 0, true, failure
+	b.publish(s.beat, s)
+}
+
 func lapsed(s *snapshot, now Instant) bool {
 	left, ends := s.left(now)
 	return ends && left <= 0
@@ -206,8 +216,10 @@ func (b *board) health() error {
 	b.mu.RUnlock()
 	now := b.clock.Now()
 	switch {
+	case s.state == Stopped && s.failure != nil:
+		return fmt.Errorf("the election has ended: %w", s.failure)
 	case s.state == Stopped:
-		return errors.New("the election has ended")
+		return nil
 	case s.state == Leading && lapsed(&s, now):
 		return errors.New("the leader outlived its renew deadline")
 	case now.Boot-s.beat.Boot > s.deadline:
