@@ -271,10 +271,10 @@ func (m *machine) observe(now Instant, in observed) {
 			m.wantRead = false
 			m.recovered()
 		}
-		if w := m.contested; w != nil && !m.settledBy(w, m.seen) {
-			m.retryLater(now, now) // the conflict is with something that a read does not show
+		unexplained := m.contested != nil && !m.settledBy(m.contested, m.seen)
+		if m.contested = nil; unexplained || m.state == HandingOver && len(m.unsettled) > 0 {
+			m.retryLater(now, now) // looking again at once would show the same
 		}
-		m.contested = nil
 	case !m.known || in.version > m.version:
 		m.accept(now, in.record, in.version)
 	case in.from == byList && in.version < m.version:
@@ -586,11 +586,10 @@ func (m *machine) handOver(now Instant) {
 		if m.reached(now, m.retryAt) {
 			m.send(now, releasing, vacancy(m.seen, m.stamp(now)))
 		}
-	case m.reading:
-	case m.wantRead || len(m.unsettled) > 0:
-		m.read(now)
-	default:
+	case !m.wantRead && len(m.unsettled) == 0:
 		m.become(Stopped)
+	case !m.reading:
+		m.read(now)
 	}
 }
 

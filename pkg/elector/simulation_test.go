@@ -201,8 +201,15 @@ func simulate(seed uint64, tracing bool) *world {
 	leader.tell(stop{})
 	leader.tell(release{})
 	w.run(w.now + time.Second/10)
-	if w.leader() == nil {
+	next := w.leader()
+	if next == nil {
 		w.violate("nobody leads 100 ms after %s released the lease", leader)
+		return w
+	}
+	for _, p := range w.people {
+		if knows := p.machine.snapshot(p.clock()).holder; !p.gone && p.pod != next.pod && knows != next.machine.identity {
+			w.violate("%s takes %q for the leader, 100 ms after %s became it", p, knows, next)
+		}
 	}
 	return w
 }
@@ -282,14 +289,6 @@ func (w *world) check() {
 		m := p.machine
 		if !p.leads() {
 			continue
-		}
-		if m.token != p.token {
-			if m.token <= w.tokens && p.epoch == w.server.epoch {
-				w.violate("%s leads with fencing token %d after %d", p, m.token, w.tokens)
-			}
-			p.token = m.token
-			w.tokens = max(w.tokens, m.token)
-			w.Leaderships++
 		}
 		if m.seen == nil || m.seen.holder != m.identity || m.seen.uid != p.uid {
 			w.violate("%s leads, but what it saw last is not its own record", p)
@@ -382,12 +381,11 @@ type person struct {
 	stood    time.Duration
 	waiting  []func() // what happens when it wakes
 	gone     bool
-	orderly  bool // gone in good order
-	told     bool // to stop
-	deaf     bool // the watch is silent
-	wakes    int  // the number of the wake-up that counts
-	watches  int  // the number of the watch that counts
-	token    uint64
+	orderly  bool      // gone in good order
+	told     bool      // to stop
+	deaf     bool      // the watch is silent
+	wakes    int       // the number of the wake-up that counts
+	watches  int       // the number of the watch that counts
 	uid      types.UID // of the Lease that its last successful write left
 	epoch    int       // of the server when that was stored
 	stopped  bool      // it has taken in that it has to stop
@@ -467,6 +465,13 @@ func (p *person) step(in input) {
 	}
 	if _, told := in.(stop); told {
 		p.stopped = true
+	}
+	if before != Leading && p.machine.state == Leading {
+		if token := p.machine.token; token <= w.tokens && p.epoch == w.server.epoch {
+			w.violate("%s leads with fencing token %d after %d", p, token, w.tokens)
+		}
+		w.tokens = max(w.tokens, p.machine.token)
+		w.Leaderships++
 	}
 	if p.machine.state == Stopped {
 		p.end()
