@@ -35,6 +35,18 @@ assets: ## build kube-apiserver and etcd, once, and print their folder
 bench-failover: build ## measure failover beside client-go on a real kube-apiserver
 	@assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./bench
 
+.PHONY: simulate
+simulate: ## run N simulated schedules (SEED=n: that one, with its trace)
+	go test ./pkg/elector -run '^TestSimulation$$' -v -timeout 24h -args -simulate=$(or $(N),100000) $(if $(SEED),-seed=$(SEED))
+
+.PHONY: mutants
+mutants: ## take one guard of the election away at a time; the simulation has to notice each
+	go run ./internal/mutants
+
+.PHONY: chaos
+chaos: ## faults on real processes and a real kube-apiserver for DURATION (SEED=n: the same schedule again)
+	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./chaos -duration $(or $(DURATION),2m) $(if $(SEED),-seed $(SEED))
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, govulncheck
 	@test/lint.sh

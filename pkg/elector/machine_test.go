@@ -426,7 +426,7 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 	m.seeNone()
 	lines := 0
 	for range 100 {
-		m.do(writeFailed{write: m.inFlight, outcome: refused, err: errors.New(fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:443: reset", 1000+lines))})
+		m.do(writeFailed{write: m.inFlight, outcome: refused, err: fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:443: reset", 1000+lines)})
 		lines += len(m.last.events)
 		for m.inFlight == nil {
 			m.after(m.last.wake).do(tick{})

@@ -13,10 +13,8 @@ import (
 type clientGo struct {
 	world    *world
 	name     string
-	retry    time.Duration
 	observed *record
 	seenAt   time.Duration
-	version  uint64 // of the Lease that the lock has in its cache
 	holds    bool
 	sent     time.Duration // when its last successful write was sent
 	since    time.Duration // when it began to try to renew

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,13 +18,14 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
 )
 
-// Election is the part of elector.Elector that the API reads.
+// Election is the part of elector.Elector that the API needs.
 type Election interface {
 	Status() elector.Status
 	Wait(ctx context.Context, enough func(elector.Status) bool) (elector.Status, error)
 	Health() error
 	Trouble() error
 	Denied() []string
+	Release()
 }
 
 // Config says for whom the API speaks.
@@ -45,7 +48,9 @@ type api struct {
 func New(election Election, config Config) http.Handler {
 	a := &api{Config: config, election: election}
 	router := mux.NewRouter().SkipClean(true)
-	get := func(path string, handler http.HandlerFunc) { router.Handle(path, readOnly(handler)) }
+	get := func(path string, handler http.HandlerFunc) {
+		router.Handle(path, only(handler, http.MethodGet, http.MethodHead))
+	}
 	get("/", a.compatible)
 	get("/leader", a.leader)
 	get("/is-leader", a.isLeader)
@@ -53,22 +58,36 @@ func New(election Election, config Config) http.Handler {
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
 	get("/metrics", metrics(election, config).ServeHTTP)
+	router.Handle("/release", only(fromThisPod(a.release), http.MethodPost))
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, fmt.Sprintf("there is no %s; see docs/http-api.md for the routes", r.URL.Path))
 	})
 	return router
 }
 
-// readOnly answers GET and HEAD alone.
-func readOnly(next http.HandlerFunc) http.Handler {
+// only answers the given methods alone.
+func only(next http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s answers GET and HEAD, not %s", r.URL.Path, r.Method))
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			problem(w, http.StatusMethodNotAllowed,
+				fmt.Sprintf("%s answers %s, not %s", r.URL.Path, strings.Join(methods, " and "), r.Method))
 			return
 		}
 		next(w, r)
 	})
+}
+
+// fromThisPod answers callers on the loopback interface alone: what it guards is not for other pods to decide.
+func fromThisPod(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		caller, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !caller.Addr().Unmap().IsLoopback() {
+			problem(w, http.StatusForbidden, fmt.Sprintf("%s answers callers on the loopback interface, not %s", r.URL.Path, r.RemoteAddr))
+			return
+		}
+		next(w, r)
+	}
 }
 
 // NewServer returns a server whose clients, slow or stalled, cost a connection for a bounded time. A blocked request

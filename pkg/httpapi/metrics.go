@@ -4,6 +4,7 @@ package httpapi
 
 import (
 	"net/http"
+	"path"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -29,6 +30,6 @@ func metrics(election Election, config Config) http.Handler {
 	gauge("elector_term", "leaseTransitions of the Lease as last seen.", nil,
 		func(s elector.Status) float64 { return float64(s.Term) })
 	gauge("leader_election_master_status", "1 while this pod leads, else 0: the name that client-go's metric has.",
-		prometheus.Labels{"name": config.Lease}, isLeader)
+		prometheus.Labels{"name": path.Base(config.Lease)}, isLeader)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

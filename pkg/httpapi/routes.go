@@ -126,6 +126,17 @@ func (a *api) wait(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// release is the app saying that its work as the leader has stopped.
+func (a *api) release(w http.ResponseWriter, _ *http.Request) {
+	status := a.election.Status()
+	if status.State != elector.HandingOver {
+		problem(w, http.StatusConflict, fmt.Sprintf("nothing is handed over; the state is %s", status.State))
+		return
+	}
+	a.election.Release()
+	writeJSON(w, http.StatusAccepted, a.answer(status))
+}
+
 // block waits until enough is true of the status or the time is over, and returns the status of then. The result is
 // false where there is nothing left to answer: the request was one too many, or its client has gone.
 func (a *api) block(w http.ResponseWriter, r *http.Request, wait time.Duration, enough func(elector.Status) bool) (elector.Status, bool) {

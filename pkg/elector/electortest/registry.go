@@ -232,7 +232,6 @@ func admit(namespace string, in *coordinationv1.Lease) (*coordinationv1.Lease, e
 	lease := in.DeepCopy()
 	lease.TypeMeta = metav1.TypeMeta{}
 	lease.ManagedFields = nil
-	lease.SelfLink = ""
 	dropDisabledFields(&lease.Spec)
 	for _, t := range []*metav1.MicroTime{lease.Spec.AcquireTime, lease.Spec.RenewTime} {
 		if t != nil {
@@ -277,6 +276,7 @@ func checkUID(lease, current *coordinationv1.Lease) error {
 	if lease.UID == "" || lease.UID == uid {
 		return nil
 	}
+	//lint:ignore ST1005 the words of the API server
 	return apierrors.NewConflict(leaseResource, lease.Name,
 		fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", lease.UID, uid))
 }
