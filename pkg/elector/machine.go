@@ -287,7 +287,7 @@ func (m *machine) accept(now Instant, r *record, version uint64) {
 	if !m.known || !r.sameTerms(m.seen) {
 		m.seenAt = now
 	}
-	first := !m.known
+	first, before := !m.known, m.seen
 	m.known, m.seen, m.version = true, r, version
 	m.sightings++
 	m.retryAt = Instant{}
@@ -304,6 +304,12 @@ func (m *machine) accept(now Instant, r *record, version uint64) {
 	switch {
 	case m.ours:
 		m.keep(r)
+	case r != nil && r.holder == m.identity && (before == nil || before.holder != r.holder):
+		m.log("the lease names this identity, but this process did not write it: it has to expire; each candidate needs an identity of its own",
+			"identity", m.identity, "resourceVersion", r.version)
+	}
+	switch {
+	case m.ours:
 	case m.state == Leading:
 		m.lose(m.usurper())
 	case m.state == HandingOver:

@@ -276,9 +276,9 @@ func checkUID(lease, current *coordinationv1.Lease) error {
 	if lease.UID == "" || lease.UID == uid {
 		return nil
 	}
-	//lint:ignore ST1005 the words of the API server
-	return apierrors.NewConflict(leaseResource, lease.Name,
-		fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", lease.UID, uid))
+	//lint:ignore ST1005 these are the words of the API server
+	precondition := fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", lease.UID, uid)
+	return apierrors.NewConflict(leaseResource, lease.Name, precondition)
 }
 
 func checkRevision(lease, current *coordinationv1.Lease) error {
