@@ -103,7 +103,8 @@ func elect(ctx context.Context, cfg *config, contest elector.Config, listener ne
 	}
 	lease := cfg.LeaseNamespace + "/" + cfg.LeaseName
 	server := httpapi.NewServer(httpapi.New(e, httpapi.Config{
-		PodName: cfg.PodName, PodUID: cfg.PodUID, Lease: lease, MaxWaiters: cfg.MaxWaiters.int,
+		PodName: cfg.PodName, PodUID: cfg.PodUID, Lease: lease,
+		Cooldown: cfg.LeaseDuration.Duration, MaxWaiters: cfg.MaxWaiters.int,
 	}))
 
 	ctx, stop := context.WithCancelCause(ctx)
@@ -112,7 +113,7 @@ func elect(ctx context.Context, cfg *config, contest elector.Config, listener ne
 		logger.Info("told to stop", "signal", s.String(), "again", again)
 		stop(nil)
 		if again {
-			e.Release()
+			_ = e.Release(context.WithoutCancel(ctx)) // the election may have ended meanwhile
 		}
 	})()
 	served := make(chan error, 1)

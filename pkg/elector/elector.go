@@ -82,8 +82,9 @@ type Elector struct {
 	config   Config
 	board    *board
 	reach    reach
-	releases chan struct{}
+	commands chan input
 	started  atomic.Bool
+	ended    chan struct{}
 }
 
 // New returns an elector that does nothing yet.
@@ -97,7 +98,8 @@ func New(config Config) (*Elector, error) {
 	return &Elector{
 		config:   config,
 		board:    newBoard(config.Clock, config.Identity, config.RenewDeadline),
-		releases: make(chan struct{}, 1),
+		commands: make(chan input),
+		ended:    make(chan struct{}),
 	}, nil
 }
 
@@ -123,11 +125,30 @@ func (e *Elector) Denied() []string { return e.reach.denied() }
 // Trouble returns why the Lease could not be followed when it was last tried, nil where it could.
 func (e *Elector) Trouble() error { return e.reach.trouble() }
 
+// Resign makes a leader step down: it keeps the lease for HandoverTimeout, releases it, and does not contend for the
+// cooldown after that. Where nobody else takes the lease meanwhile, it takes it back then. It does nothing for others.
+func (e *Elector) Resign(ctx context.Context, cooldown time.Duration) error {
+	return e.command(ctx, resign{cooldown: cooldown})
+}
+
 // Release ends a handover before its timeout: the work that the lease guards has stopped. Else it does nothing.
-func (e *Elector) Release() {
+func (e *Elector) Release(ctx context.Context) error { return e.command(ctx, release{}) }
+
+// SetHealth tells how the app is that the lease is held for. While there is an error this process does not contend, and
+// a leader steps down as by Resign.
+func (e *Elector) SetHealth(ctx context.Context, err error) error {
+	return e.command(ctx, health{err: err})
+}
+
+// command hands an input to the loop. The error is the cause of ctx's end, or that the loop has ended.
+func (e *Elector) command(ctx context.Context, in input) error {
 	select {
-	case e.releases <- struct{}{}:
-	default:
+	case e.commands <- in:
+		return nil
+	case <-e.ended:
+		return errors.New("elector: the election has ended")
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -162,6 +183,7 @@ func (e *Elector) run(ctx context.Context) (err error) {
 			err = fmt.Errorf("lease %s/%s: the election loop panicked: %v\n%s", c.Namespace, c.Name, r, debug.Stack())
 		}
 		e.board.end(err)
+		close(e.ended)
 		cancel()
 		d.wg.Wait()
 	}()
@@ -203,8 +225,7 @@ func (d *driver) loop(ctx context.Context) error {
 		case in = <-d.inputs:
 		case <-timer.C:
 			in = tick{}
-		case <-d.releases:
-			in = release{}
+		case in = <-d.commands:
 		case <-stopped:
 			stopped = nil
 			in = stop{}

@@ -209,7 +209,9 @@ func TestHandoverKeepsTheLeaseUntilTheAppIsDone(t *testing.T) {
 					t.Fatalf("status %+v, b leads: %t", s, b.leads())
 				}
 				if test.release {
-					a.Release()
+					if err := a.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
 				}
 				until(t, time.Minute, "b leads", b.leads)
 				if took := time.Since(begun); took < test.want || took > test.want+20*time.Millisecond {
@@ -236,6 +238,82 @@ func TestHandoverEndsAtTheDeadlineWhenTheLeaseCannotBeKept(t *testing.T) {
 		})
 		if a.err == nil {
 			t.Error("no error, though the lease names it")
+		}
+	})
+}
+
+func TestResign(t *testing.T) {
+	const cooldown = 20 * time.Second
+	t.Run("another takes over", func(t *testing.T) {
+		bubble(t, func(t *testing.T, store *electortest.Store) {
+			a := start(t, store, "a_1", func(c *elector.Config) { c.HandoverTimeout = 5 * time.Second })
+			settle()
+			b := start(t, store, "b_1")
+			settle()
+			if err := a.Resign(t.Context(), cooldown); err != nil {
+				t.Fatal(err)
+			}
+			pass(4 * time.Second)
+			if s := a.Status(); s.State != elector.HandingOver || s.IsLeader || s.Stopping || b.leads() {
+				t.Errorf("status %+v; b leads: %t", s, b.leads())
+			}
+			until(t, 2*time.Second, "b leads", b.leads)
+			b.stop() // the cooldown holds, whoever leads meanwhile
+			pass(cooldown - time.Second)
+			if a.leads() {
+				t.Error("a leads within its cooldown")
+			}
+			until(t, 2*time.Second, "a leads again", a.leads)
+		})
+	})
+	t.Run("nobody follows", func(t *testing.T) {
+		bubble(t, func(t *testing.T, store *electortest.Store) {
+			a := start(t, store, "a_1")
+			settle()
+			token := a.Status().FencingToken
+			if err := a.Resign(t.Context(), cooldown); err != nil {
+				t.Fatal(err)
+			}
+			took := until(t, time.Minute, "a leads again", a.leads)
+			if took < cooldown || took > cooldown+20*time.Millisecond || a.Status().FencingToken <= token {
+				t.Errorf("took it back after %s, with token %d after %d", took, a.Status().FencingToken, token)
+			}
+		})
+	})
+	t.Run("a follower has nothing to resign from", func(t *testing.T) {
+		bubble(t, func(t *testing.T, store *electortest.Store) {
+			held(t, store, "other_1", 3)
+			b := start(t, store, "b_1")
+			settle()
+			if err := b.Resign(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			until(t, 4*time.Second, "b leads when the lease expires", b.leads)
+		})
+	})
+}
+
+func TestAnUnhealthyAppDoesNotLead(t *testing.T) {
+	bubble(t, func(t *testing.T, store *electortest.Store) {
+		ill := errors.New("connection refused")
+		a := start(t, store, "a_1")
+		if err := a.SetHealth(t.Context(), ill); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if a.leads() {
+			t.Fatal("leads before its app was ever healthy")
+		}
+		_ = a.SetHealth(t.Context(), nil)
+		until(t, 20*time.Millisecond, "a leads", a.leads)
+		b := start(t, store, "b_1")
+		settle()
+		_ = a.SetHealth(t.Context(), ill)
+		until(t, 20*time.Millisecond, "b leads", b.leads)
+		b.stop()
+		pass(time.Minute)
+		if a.leads() || a.Status().Leader != "" {
+			t.Errorf("status %+v", a.Status())
 		}
 	})
 }

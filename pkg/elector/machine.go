@@ -22,7 +22,7 @@ const (
 	Following
 	// Leading: a write of this process took the lease and its renew deadline has not passed.
 	Leading
-	// HandingOver: told to stop; not the leader any more, but the Lease may still name this process.
+	// HandingOver: told to step down; not the leader any more, but the Lease may still name this process.
 	HandingOver
 	// Stopped: the end. Nothing is in flight and nothing will be written.
 	Stopped
@@ -49,7 +49,7 @@ var legal = map[State][]State{
 	Starting:    {Following, Stopped},
 	Following:   {Leading, HandingOver, Stopped},
 	Leading:     {Following, HandingOver},
-	HandingOver: {Stopped},
+	HandingOver: {Following, Stopped},
 }
 
 // settings are what the machine needs of Config.
@@ -99,9 +99,11 @@ type (
 		outcome outcome
 		err     error
 	}
-	tick    struct{} // time has passed
-	stop    struct{} // step down and end
-	release struct{} // the app's work has ended: the handover need not wait any longer
+	tick    struct{}                         // time has passed
+	stop    struct{}                         // step down and end
+	resign  struct{ cooldown time.Duration } // step down, and do not contend for so long after the release
+	health  struct{ err error }              // of the app: while there is an error, step down and do not contend
+	release struct{}                         // the app's work has ended: the handover need not wait any longer
 )
 
 func (observed) isInput()    {}
@@ -110,6 +112,8 @@ func (written) isInput()     {}
 func (writeFailed) isInput() {}
 func (tick) isInput()        {}
 func (stop) isInput()        {}
+func (resign) isInput()      {}
+func (health) isInput()      {}
 func (release) isInput()     {}
 
 // source is where a sighting of the Lease comes from.
@@ -169,7 +173,7 @@ type event struct {
 type machine struct {
 	settings
 	state State
-	out   output
+	did   output // in this step
 
 	// The Lease as last seen.
 	known     bool    // it has been read
@@ -201,11 +205,14 @@ type machine struct {
 	renewedAt Instant // the instant before the last successful write was sent (rule S3)
 	token     uint64  // rule S7
 
-	// The end.
-	stopping    bool
+	// Stepping down, and staying out.
+	stopping    bool    // for good
 	handoverEnd Instant // the lease is kept until then
 	giveUpAt    Instant // no release is tried after that
 	failure     error   // why the end was not an orderly one
+	cooldown    time.Duration
+	outUntil    Instant // after a resignation
+	unwell      error   // what is wrong with the app
 }
 
 func newMachine(s settings) *machine {
@@ -217,7 +224,7 @@ func newMachine(s settings) *machine {
 
 // step tells the machine what happened, at which instant, and returns what to do about it.
 func (m *machine) step(now Instant, in input) output {
-	m.out = output{}
+	m.did = output{}
 	m.lapse(now)
 	switch in := in.(type) {
 	case observed:
@@ -230,6 +237,10 @@ func (m *machine) step(now Instant, in input) output {
 		m.writeFailed(now, in)
 	case stop:
 		m.stop(now)
+	case resign:
+		m.resign(now, in)
+	case health:
+		m.health(now, in)
 	case release:
 		m.endHandover(now)
 	case tick:
@@ -244,7 +255,7 @@ func (m *machine) step(now Instant, in input) output {
 	case Starting, Stopped:
 	}
 	m.wakeIn(m.retryPeriod)
-	return m.out
+	return m.did
 }
 
 // leading tells whether this process leads at the given instant (rules S2 and S3).
@@ -266,7 +277,7 @@ func (m *machine) observe(now Instant, in observed) {
 		m.reading = false
 		// A read that nothing overtook is right even with an older version: storage may have been restored.
 		if m.sightings == m.readSeen || in.version > m.version {
-			m.out.rewatch = m.doubtedFor == m.seenAt && !in.record.sameTerms(m.seen)
+			m.did.rewatch = m.doubtedFor == m.seenAt && !in.record.sameTerms(m.seen)
 			m.accept(now, in.record, in.version)
 			m.wantRead = false
 			m.recovered()
@@ -388,6 +399,11 @@ func (m *machine) settle(now Instant, in written) {
 		m.log("not leading: the answer came after the renew deadline")
 		return
 	}
+	if m.out(now) { // since the write was sent
+		m.become(HandingOver)
+		m.keepUntil(now)
+		return
+	}
 	m.token = in.record.version
 	m.become(Leading)
 	m.log("leading", "term", in.record.transitions, "fencingToken", m.token)
@@ -475,6 +491,9 @@ func (m *machine) follow(now Instant) {
 		m.watchOver(now)
 		return
 	}
+	if m.out(now) {
+		return
+	}
 	if crowded && m.crowdFor != m.seenAt {
 		m.crowdFor = m.seenAt
 		m.crowdUntil = now.Add(time.Duration(m.random() * float64(crowdWait)))
@@ -545,15 +564,56 @@ func (m *machine) stop(now Instant) {
 	m.stopping = true
 	switch {
 	case m.state == Leading:
-		m.become(HandingOver)
-		m.keepUntil(now.Add(m.handoverTimeout))
-		m.log("handing over", "keepingTheLeaseFor", m.handoverTimeout.String())
+		m.stepDown(now, "told to stop")
 	case m.state == Following && (m.ours || m.inFlight != nil || len(m.unsettled) > 0):
 		m.become(HandingOver)
 		m.keepUntil(now)
 	case m.state == Starting || m.state == Following:
 		m.become(Stopped)
 	}
+}
+
+func (m *machine) resign(now Instant, in resign) {
+	if m.state == Leading {
+		m.cooldown = in.cooldown
+		m.stepDown(now, "asked to resign")
+	}
+}
+
+func (m *machine) health(now Instant, in health) {
+	if (m.unwell == nil) != (in.err == nil) {
+		m.log("the app's health has changed", "err", fmt.Sprint(in.err))
+	}
+	m.unwell = in.err
+	if m.unwell != nil && m.state == Leading {
+		m.stepDown(now, "the app is unhealthy: "+m.unwell.Error())
+	}
+}
+
+// stepDown ends leadership while the lease is still held, so that it can be handed over in order.
+func (m *machine) stepDown(now Instant, why string) {
+	m.become(HandingOver)
+	m.keepUntil(now.Add(m.handoverTimeout))
+	m.log("handing over", "because", why, "keepingTheLeaseFor", m.handoverTimeout.String())
+}
+
+// steppedDown is the end of that, in order or not.
+func (m *machine) steppedDown(now Instant, failure error) {
+	if m.stopping {
+		m.failure = failure
+		m.become(Stopped)
+		return
+	}
+	if failure != nil {
+		m.log("handed over without a release", "err", failure.Error())
+	}
+	m.become(Following)
+	m.outUntil, m.cooldown = now.Add(m.cooldown), 0
+}
+
+// out tells whether this process must not contend now.
+func (m *machine) out(now Instant) bool {
+	return m.unwell != nil || !m.reached(now, m.outUntil)
 }
 
 // keepUntil sets when the release begins. It does not wait for a read that may hang: a conflict would tell.
@@ -580,20 +640,19 @@ func (m *machine) handOver(now Instant) {
 	}
 	if m.inFlight != nil && m.settledBy(m.inFlight, m.seen) {
 		// The answer, which may be held up, can add nothing: what was seen shows the outcome.
-		m.inFlight, m.out.abandon = nil, true
+		m.inFlight, m.did.abandon = nil, true
 	}
 	switch {
 	case m.reached(now, m.giveUpAt):
-		m.failure = fmt.Errorf("lease %s: not released within %s; if it names this process, others can take it once it expires",
-			m.lease, m.renewDeadline)
-		m.become(Stopped)
+		m.steppedDown(now, fmt.Errorf("lease %s: not released within %s; if it names this process, others can take it once it expires",
+			m.lease, m.renewDeadline))
 	case m.inFlight != nil:
 	case m.ours && !m.wantRead:
 		if m.reached(now, m.retryAt) {
 			m.send(now, releasing, vacancy(m.seen, m.stamp(now)))
 		}
 	case !m.wantRead && len(m.unsettled) == 0:
-		m.become(Stopped)
+		m.steppedDown(now, nil)
 	case !m.reading:
 		m.read(now)
 	}
@@ -614,14 +673,14 @@ func (m *machine) stamp(now Instant) time.Time {
 // send puts a write in flight.
 func (m *machine) send(now Instant, p purpose, r *record) {
 	m.inFlight = &write{purpose: p, record: r, sent: now}
-	m.out.write = m.inFlight
+	m.did.write = m.inFlight
 }
 
 // read reads the Lease, unless a failure was too short a time ago.
 func (m *machine) read(now Instant) {
 	if m.reached(now, m.retryAt) {
 		m.reading, m.readSent, m.readSeen = true, now, m.sightings
-		m.out.read = true
+		m.did.read = true
 	}
 }
 
@@ -645,8 +704,8 @@ func (m *machine) reached(now, at Instant) bool {
 
 func (m *machine) wakeIn(d time.Duration) {
 	d = max(d, time.Nanosecond)
-	if m.out.wake == 0 || d < m.out.wake {
-		m.out.wake = d
+	if m.did.wake == 0 || d < m.did.wake {
+		m.did.wake = d
 	}
 }
 
@@ -666,5 +725,5 @@ func (m *machine) recovered() {
 }
 
 func (m *machine) log(msg string, kv ...any) {
-	m.out.events = append(m.out.events, event{msg: msg, kv: kv})
+	m.did.events = append(m.did.events, event{msg: msg, kv: kv})
 }

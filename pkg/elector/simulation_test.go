@@ -185,6 +185,7 @@ func simulate(seed uint64, tracing bool) *world {
 	w.server.down = false
 	for _, p := range w.people {
 		p.resume()
+		p.tell(health{})
 	}
 	for _, g := range w.guests {
 		g.gone = true // how long these take is not ours to promise
@@ -293,8 +294,8 @@ func (w *world) check() {
 		if m.seen == nil || m.seen.holder != m.identity || m.seen.uid != p.uid {
 			w.violate("%s leads, but what it saw last is not its own record", p)
 		}
-		if p.stopped {
-			w.violate("%s leads after it was told to stop", p)
+		if p.stopped || m.unwell != nil {
+			w.violate("%s leads after it was told to stop, or while its app is ill", p)
 		}
 		claim(p.name, p.epoch)
 	}
@@ -695,7 +696,7 @@ func (w *world) misfortune() {
 		p = leader
 	}
 	happened := true
-	switch m := w.mood; w.rng.IntN(7) {
+	switch m := w.mood; w.rng.IntN(9) {
 	case 0:
 		if happened = w.chance(m.pausing) && !p.paused; happened {
 			w.Pauses++
@@ -749,6 +750,18 @@ func (w *world) misfortune() {
 			w.logf("the API server is down")
 			w.server.rouse()
 			w.after(w.upTo(2*w.timing.leaseDuration), func() { w.server.down = false; w.logf("the API server is up") })
+		}
+	case 7:
+		if happened = w.chance(m.crashing); happened {
+			cooldown := w.upTo(w.timing.leaseDuration)
+			w.logf("%s is asked to resign for %s", p, cooldown)
+			p.tell(resign{cooldown: cooldown})
+		}
+	case 8:
+		if happened = w.chance(m.crashing); happened {
+			w.logf("%s's app is ill", p)
+			p.tell(health{errors.New("ill")})
+			w.after(w.upTo(w.timing.leaseDuration), func() { p.tell(health{}) })
 		}
 	}
 	if happened {

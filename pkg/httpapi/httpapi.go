@@ -25,7 +25,8 @@ type Election interface {
 	Health() error
 	Trouble() error
 	Denied() []string
-	Release()
+	Release(ctx context.Context) error
+	Resign(ctx context.Context, cooldown time.Duration) error
 }
 
 // Config says for whom the API speaks.
@@ -34,6 +35,8 @@ type Config struct {
 	PodUID  string
 	// Lease is namespace/name.
 	Lease string
+	// Cooldown is how long a leader stays out after it resigned, where the request does not say.
+	Cooldown time.Duration
 	// MaxWaiters is how many requests may block at once; one more is answered with 503.
 	MaxWaiters int
 }
@@ -58,6 +61,7 @@ func New(election Election, config Config) http.Handler {
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
 	get("/metrics", metrics(election, config).ServeHTTP)
+	router.Handle("/resign", only(fromThisPod(a.resign), http.MethodPost))
 	router.Handle("/release", only(fromThisPod(a.release), http.MethodPost))
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, fmt.Sprintf("there is no %s; see docs/http-api.md for the routes", r.URL.Path))

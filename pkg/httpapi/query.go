@@ -14,6 +14,7 @@ import (
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = 5 * time.Minute
+	maxCooldown = time.Hour
 )
 
 // query holds the parameters of a request, each of which is known and given at most once.
@@ -38,14 +39,14 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 func (q query) has(name string) bool   { return url.Values(q).Has(name) }
 func (q query) get(name string) string { return url.Values(q).Get(name) }
 
-// duration reads a waiting time of 0 to maxWait; defaultWait where there is none.
-func (q query) duration(name string) (time.Duration, error) {
+// duration reads a time of 0 to most; fallback where there is none.
+func (q query) duration(name string, fallback, most time.Duration) (time.Duration, error) {
 	if !q.has(name) {
-		return defaultWait, nil
+		return fallback, nil
 	}
 	d, err := time.ParseDuration(q.get(name))
-	if err != nil || d < 0 || d > maxWait {
-		return 0, fmt.Errorf("%s is %q; it must be a Go duration from 0s to %s, as in 30s", name, q.get(name), maxWait)
+	if err != nil || d < 0 || d > most {
+		return 0, fmt.Errorf("%s is %q; it must be a Go duration from 0s to %s, as in 30s", name, q.get(name), most)
 	}
 	return d, nil
 }

@@ -72,7 +72,7 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, a.answer(status))
 		return
 	}
-	wait, err := q.duration("wait")
+	wait, err := q.duration("wait", defaultWait, maxWait)
 	if err != nil {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
@@ -108,7 +108,7 @@ func (a *api) wait(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, fmt.Sprintf("for is %q; it must be leading or not-leading", wanted))
 		return
 	}
-	timeout, err := q.duration("timeout")
+	timeout, err := q.duration("timeout", defaultWait, maxWait)
 	if err != nil {
 		problem(w, http.StatusBadRequest, err.Error())
 		return
@@ -126,14 +126,59 @@ func (a *api) wait(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// resign makes this pod's leader step down.
+func (a *api) resign(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r, "cooldown", "wait")
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	cooldown, err := q.duration("cooldown", a.Cooldown, maxCooldown)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	wait, err := q.duration("wait", 0, maxWait)
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	status := a.election.Status()
+	if !status.IsLeader {
+		problem(w, http.StatusConflict, fmt.Sprintf("this pod does not lead; its state is %s", status.State))
+		return
+	}
+	token := status.FencingToken
+	if err := a.election.Resign(r.Context(), cooldown); err != nil {
+		problem(w, http.StatusConflict, err.Error())
+		return
+	}
+	if !q.has("wait") {
+		writeJSON(w, http.StatusAccepted, a.answer(a.election.Status()))
+		return
+	}
+	followed := func(s elector.Status) bool { return s.Leader != "" && s.FencingToken != token }
+	status, ok := a.block(w, r, wait, func(s elector.Status) bool { return followed(s) || s.Stopping })
+	switch {
+	case !ok:
+	case followed(status) && !status.IsLeader:
+		writeJSON(w, http.StatusOK, a.answer(status))
+	default:
+		problem(w, http.StatusGatewayTimeout, fmt.Sprintf("no other pod leads %s after the resignation", wait))
+	}
+}
+
 // release is the app saying that its work as the leader has stopped.
-func (a *api) release(w http.ResponseWriter, _ *http.Request) {
+func (a *api) release(w http.ResponseWriter, r *http.Request) {
 	status := a.election.Status()
 	if status.State != elector.HandingOver {
 		problem(w, http.StatusConflict, fmt.Sprintf("nothing is handed over; the state is %s", status.State))
 		return
 	}
-	a.election.Release()
+	if err := a.election.Release(r.Context()); err != nil {
+		problem(w, http.StatusConflict, err.Error())
+		return
+	}
 	writeJSON(w, http.StatusAccepted, a.answer(status))
 }
 
