@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 )
 
@@ -56,8 +58,11 @@ func (c *Config) Validate() error {
 	if c.Client == nil {
 		wrong("elector: Client is missing")
 	}
-	if c.Name == "" || c.Namespace == "" {
-		wrong("elector: Namespace and Name of the lease are needed, not %q and %q", c.Namespace, c.Name)
+	if problems := validation.IsDNS1123Subdomain(c.Name); problems != nil {
+		wrong("elector: Name of the lease is %q: %s", c.Name, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1123Label(c.Namespace); problems != nil {
+		wrong("elector: Namespace of the lease is %q: %s", c.Namespace, strings.Join(problems, "; "))
 	}
 	if c.Identity == "" {
 		wrong("elector: Identity is missing")

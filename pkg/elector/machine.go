@@ -68,10 +68,14 @@ type settings struct {
 func (s *settings) requestTimeout() time.Duration { return (s.renewDeadline - s.retryPeriod) / 2 }
 
 const (
-	// crowdWait bounds the random wait before a lease that everybody can see to be free is written. The first to
-	// write is seen by the others' watches, so most of them never write. It is well below two Lease updates, so the
-	// handover stays within its figure.
+	// crowdWait is the longest that a candidate waits before it writes a lease that everybody can see to be free, and
+	// twice the shortest, in which a write of another reaches the watch. Some do not wait (see eagerness).
 	crowdWait = 10 * time.Millisecond
+	// mostEager is how likely a candidate is not to wait, at first: likelier than not, so that the median handover has no
+	// wait in it, however few the candidates are.
+	mostEager, leastEager = 0.6, 0.02
+	// watchLag is how long a candidate that met a conflict leaves it to the watch to say with what.
+	watchLag = 50 * time.Millisecond
 	// releaseRetry is the pause after a failed request of a release: its budget is short.
 	releaseRetry = 200 * time.Millisecond
 	// maxUnsettled bounds what is remembered of writes that were never answered. Forgetting one is safe: should it be
@@ -199,6 +203,8 @@ type machine struct {
 	// Candidates.
 	crowdFor   Instant // the seenAt for which crowdUntil was drawn
 	crowdUntil Instant
+	eagerness  float64 // how likely the next draw is to be no wait: it falls with each race lost, and comes back
+	deposed    bool    // lost the lease a moment ago: others go first
 	doubtedFor Instant // the seenAt for which a silent watch was checked by a read
 
 	// Leadership.
@@ -219,7 +225,7 @@ func newMachine(s settings) *machine {
 	if s.random == nil {
 		s.random = rand.Float64
 	}
-	return &machine{settings: s}
+	return &machine{settings: s, eagerness: mostEager}
 }
 
 // step tells the machine what happened, at which instant, and returns what to do about it.
@@ -309,6 +315,9 @@ func (m *machine) accept(now Instant, r *record, version uint64) {
 		m.last = r
 		m.stamped = Instant{Boot: now.Boot, Wall: r.renewed.Add(time.Second)}
 		m.log("the lease names this pod from before a restart", "resourceVersion", r.version)
+	}
+	if m.contested != nil && m.settledBy(m.contested, r) {
+		m.contested, m.wantRead = nil, false
 	}
 	m.ours = m.mine(r)
 	m.unsettled = slices.DeleteFunc(m.unsettled, func(w *write) bool { return m.settledBy(w, r) })
@@ -418,8 +427,12 @@ func (m *machine) writeFailed(now Instant, in writeFailed) {
 	m.inFlight = nil
 	switch in.outcome {
 	case conflicted:
-		// Common among candidates, and no trouble: the read says who was first.
 		m.wantRead, m.contested, m.retryAt = true, w, Instant{}
+		if m.state == Following {
+			// Common among candidates, and no trouble: one was faster. The watch will say who.
+			m.eagerness = max(leastEager, m.eagerness/2)
+			m.wantRead, m.retryAt = !m.settledBy(w, m.seen), now.Add(watchLag)
+		}
 		if m.ours = m.mine(m.seen); !m.ours && m.state == Leading {
 			m.lose(m.usurper())
 		}
@@ -473,7 +486,7 @@ func (m *machine) lapse(now Instant) {
 
 func (m *machine) lose(why error) {
 	m.become(Following)
-	m.retryAt = Instant{}
+	m.retryAt, m.deposed = Instant{}, true
 	m.log("not leading any more", "because", why.Error())
 }
 
@@ -495,8 +508,12 @@ func (m *machine) follow(now Instant) {
 		return
 	}
 	if crowded && m.crowdFor != m.seenAt {
-		m.crowdFor = m.seenAt
-		m.crowdUntil = now.Add(time.Duration(m.random() * float64(crowdWait)))
+		m.crowdFor, m.crowdUntil = m.seenAt, now
+		if m.deposed || m.random() >= m.eagerness {
+			m.crowdUntil = now.Add(crowdWait/2 + time.Duration(m.random()*float64(crowdWait/2)))
+		}
+		m.deposed = false
+		m.eagerness = min(mostEager, m.eagerness*21/20)
 	}
 	if m.reached(now, m.retryAt) && m.reached(now, m.crowdUntil) {
 		if m.trouble == "" {

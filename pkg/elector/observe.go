@@ -27,9 +27,14 @@ const (
 // While no watch can be had it looks once a retry period.
 func (d *driver) observe() {
 	var pollUntil time.Time
+	tried := false
 	for d.ctx.Err() == nil {
 		begun := time.Now()
 		version, err := d.look()
+		if err == nil && !tried {
+			tried = true
+			d.tryGet()
+		}
 		if err == nil && begun.After(pollUntil) {
 			err = d.watch(version)
 			if refusedForGood(err) {
@@ -46,6 +51,13 @@ func (d *driver) observe() {
 			d.pause()
 		}
 	}
+}
+
+// tryGet finds out whether get is permitted, before the day on which it is needed. Its answer is of no interest.
+func (d *driver) tryGet() {
+	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
+	defer cancel()
+	_, _ = d.get(ctx)
 }
 
 // refusedForGood tells whether trying again soon is of no use.

@@ -34,6 +34,9 @@ type scripted struct {
 
 	health, trouble error
 	denied          []string
+
+	commands []string // that were given
+	refusal  error    // of a command
 }
 
 func newScripted(status elector.Status) *scripted {
@@ -65,6 +68,26 @@ func (e *scripted) Wait(ctx context.Context, enough func(elector.Status) bool) (
 func (e *scripted) Health() error    { return e.health }
 func (e *scripted) Trouble() error   { return e.trouble }
 func (e *scripted) Denied() []string { return e.denied }
+
+func (e *scripted) Release(context.Context) error { return e.told("release", stopped) }
+
+func (e *scripted) Resign(_ context.Context, cooldown time.Duration) error {
+	resigning := handingOver
+	resigning.Stopping = false
+	return e.told("resign for "+cooldown.String(), resigning)
+}
+
+// told takes note of a command, which leads to another status.
+func (e *scripted) told(what string, next elector.Status) error {
+	e.mu.Lock()
+	e.commands = append(e.commands, what)
+	refusal := e.refusal
+	e.mu.Unlock()
+	if refusal == nil {
+		e.becomes(next)
+	}
+	return refusal
+}
 
 // becomes changes the status and wakes everybody who waits.
 func (e *scripted) becomes(status elector.Status) {
@@ -114,8 +137,11 @@ var paths = []string{
 	"/wait?for=leading&timeout=0s", "/wait?for=not-leading&timeout=0s", "/healthz", "/healthz?verbose", "/readyz", "/metrics",
 }
 
-// otherMethods are those that only reading routes refuse.
+// otherMethods are those that no route answers, but for POST.
 var otherMethods = []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"}
+
+// commands are what is told, with POST.
+var commands = []string{"/resign", "/resign?wait=0s", "/resign?cooldown=1m30s", "/release"}
 
 // oddTargets are requests that are wrong, or look so. None of them waits.
 var oddTargets = []string{
@@ -132,6 +158,12 @@ var oddTargets = []string{
 	"/nowhere", "/leader/", "//leader", "//", "/./leader", "/x/../leader", "/leader%2f", "/leader%00", "/Leader", "/leaders", "/%ff", "/%3Cscript%3E", "/leader#top", "/debug/pprof/", "*",
 }
 
+// oddCommands are wrong whoever leads.
+var oddCommands = []string{
+	"/resign?cooldown=soon", "/resign?cooldown=", "/resign?cooldown=-1s", "/resign?cooldown=1h0m0.000000001s", "/resign?wait=5m1s", "/resign?wait=", "/resign?timeout=1s",
+	"/resign?cooldown=1s&cooldown=1s", "/resign/", "/release/",
+}
+
 func TestGoldenAnswers(t *testing.T) {
 	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
@@ -141,6 +173,10 @@ func TestGoldenAnswers(t *testing.T) {
 				var answers strings.Builder
 				for _, path := range paths {
 					at.record(&answers, "GET", path)
+				}
+				for _, path := range commands {
+					election.becomes(s.status)
+					at.record(&answers, "POST", path)
 				}
 				compare(t, s.name, answers.String())
 			})
@@ -159,6 +195,11 @@ func TestGoldenMethods(t *testing.T) {
 						at.record(&answers, method, path)
 					}
 				}
+				for _, path := range commands {
+					for _, method := range append([]string{"GET"}, otherMethods[1:]...) {
+						at.record(&answers, method, path)
+					}
+				}
 				at.record(&answers, "OPTIONS", "*")
 				at.record(&answers, "POST", "/nowhere")
 				compare(t, "methods", answers.String())
@@ -172,6 +213,9 @@ func TestGoldenOddRequests(t *testing.T) {
 		var answers strings.Builder
 		for _, target := range oddTargets {
 			at.record(&answers, "GET", target)
+		}
+		for _, target := range oddCommands {
+			at.record(&answers, "POST", target)
 		}
 		compare(t, "odd-requests", answers.String())
 	})
@@ -237,7 +281,7 @@ func serve(t *testing.T, election httpapi.Election, test func(*testing.T, *house
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{T: t, network: pipes{make(chan net.Conn), make(chan struct{})}}
 		server := httpapi.NewServer(httpapi.New(election, httpapi.Config{
-			PodName: "web-0", PodUID: "3f0c9f1e", Lease: "shop/web", MaxWaiters: maxWaiters,
+			PodName: "web-0", PodUID: "3f0c9f1e", Lease: "shop/web", Cooldown: 15 * time.Second, MaxWaiters: maxWaiters,
 		}))
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(h.network) }()
@@ -268,10 +312,27 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.closed); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
+// from is a connection from somewhere.
+type from struct {
+	net.Conn
+	address string
+}
+
+func (c from) RemoteAddr() net.Addr { return address(c.address) }
+
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
 // dial connects. The connection is closed at the end of the test.
 func (h *house) dial() net.Conn {
+	return h.dialFrom("127.0.0.1:50000")
+}
+
+func (h *house) dialFrom(address string) net.Conn {
 	client, server := net.Pipe()
-	h.network.dialled <- server
+	h.network.dialled <- from{server, address}
 	h.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -279,7 +340,11 @@ func (h *house) dial() net.Conn {
 // send connects and sends a request that ends the connection, and returns the connection.
 func (h *house) send(method, target string) net.Conn {
 	h.Helper()
-	conn := h.dial()
+	return h.sendOn(h.dial(), method, target)
+}
+
+func (h *house) sendOn(conn net.Conn, method, target string) net.Conn {
+	h.Helper()
 	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method, target); err != nil {
 		h.Fatal(err)
 	}
@@ -548,12 +613,104 @@ func TestWaitersInACrowd(t *testing.T) {
 		if told[200] < maxWaiters || told[200]+told[503] != 1000 {
 			t.Errorf("the answers are %v", told)
 		}
-		for i := range maxWaiters {
-			replies := at.get("/leader?wait=5m")
-			at.blocked(replies)
-			_ = i
+		for range maxWaiters {
+			at.blocked(at.get("/leader?wait=5m"))
 		}
 	})
+}
+
+// ---- Commands -------------------------------------------------------------------------------------------------------
+
+func TestCommands(t *testing.T) {
+	refused := errors.New("elector: the election has ended")
+	tests := map[string]struct {
+		target  string
+		now     elector.Status
+		refusal error
+		code    int
+		command string
+	}{
+		"a leader":                  {"/resign", leading, nil, 202, "resign for 15s"},
+		"with a cooldown":           {"/resign?cooldown=1m30s", leading, nil, 202, "resign for 1m30s"},
+		"with none":                 {"/resign?cooldown=0s", leading, nil, 202, "resign for 0s"},
+		"with the longest":          {"/resign?cooldown=1h", leading, nil, 202, "resign for 1h0m0s"},
+		"a leader, too late":        {"/resign", leading, refused, 409, "resign for 15s"},
+		"a follower":                {"/resign", following, nil, 409, ""},
+		"one that has lapsed":       {"/resign", lapsed, nil, 409, ""},
+		"one that hands over":       {"/resign", handingOver, nil, 409, ""},
+		"with a bad cooldown":       {"/resign?cooldown=2h", leading, nil, 400, ""},
+		"with a bad wait":           {"/resign?wait=2h", leading, nil, 400, ""},
+		"released":                  {"/release", handingOver, nil, 202, "release"},
+		"released, too late":        {"/release", handingOver, refused, 409, "release"},
+		"released by a leader":      {"/release", leading, nil, 409, ""},
+		"released by a follower":    {"/release", following, nil, 409, ""},
+		"released after the end":    {"/release", stopped, nil, 409, ""},
+		"released before it starts": {"/release", starting, nil, 409, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			election := newScripted(test.now)
+			election.refusal = test.refusal
+			serve(t, election, func(t *testing.T, at *house) {
+				if answer := at.ask("POST", test.target); !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", test.code)) {
+					t.Errorf("want %d; it is answered\n%s", test.code, answer)
+				}
+				if given := strings.Join(election.commands, ", "); given != test.command {
+					t.Errorf("it told the election %q; want %q", given, test.command)
+				}
+			})
+		})
+	}
+}
+
+// Commands are the business of this pod alone.
+func TestCommandsFromElsewhere(t *testing.T) {
+	for caller, code := range map[string]int{
+		"127.0.0.1:50000": 202, "127.8.8.8:50000": 202, "[::1]:50000": 202, "[::ffff:127.0.0.1]:50000": 202,
+		"10.1.2.3:50000": 403, "[::ffff:10.1.2.3]:50000": 403, "[fe80::1%eth0]:50000": 403, "[::]:50000": 403, "0.0.0.0:50000": 403, "pipe": 403,
+	} {
+		for path, status := range map[string]elector.Status{"/resign": leading, "/release": handingOver} {
+			election := newScripted(status)
+			serve(t, election, func(t *testing.T, at *house) {
+				answer := at.answerOn(at.sendOn(at.dialFrom(caller), "POST", path))
+				if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", code)) || (len(election.commands) > 0) != (code == 202) {
+					t.Errorf("POST %s from %s is answered\n%s\nand told the election %q", path, caller, answer, election.commands)
+				}
+				// Who must not tell may well ask.
+				if answer := at.answerOn(at.sendOn(at.dialFrom(caller), "GET", "/leader")); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+					t.Errorf("GET /leader from %s is answered\n%s", caller, answer)
+				}
+			})
+		}
+	}
+}
+
+func TestResignAndWait(t *testing.T) {
+	again := leading
+	again.FencingToken++
+	tests := map[string]struct {
+		then elector.Status // 3 seconds after the resignation
+		code int
+		took time.Duration
+	}{
+		"another leads":       {following, 200, 3 * time.Second},
+		"nobody does":         {unknown, 504, 8 * time.Second},
+		"this pod does again": {again, 504, 3 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			election := newScripted(leading)
+			serve(t, election, func(t *testing.T, at *house) {
+				time.AfterFunc(3*time.Second, func() { election.becomes(test.then) })
+				began := time.Now()
+				answer := at.ask("POST", "/resign?wait=8s")
+				if took := time.Since(began); took != test.took || !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", test.code)) {
+					t.Errorf("want %d after %s; after %s it is answered\n%s", test.code, test.took, took, answer)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
 }
 
 // ---- Slow, stalled and rude clients ---------------------------------------------------------------------------------
