@@ -7,6 +7,7 @@ Standard library only. Take Leadership as it is, and put your work into work().
   SIDECAR_URL  where the sidecar is (http://localhost:4040)
   OUTPUT       the file that the example's work appends to (standard output)
   INTERVAL     seconds between two units of work (1)
+  UNIT         seconds that one unit of work takes at most (2); well below the sidecar's ELECTOR_RENEW_DEADLINE
 """
 
 import json
@@ -22,7 +23,7 @@ import urllib.request
 WAIT = 25.0  # seconds that a request may block: proxies cut quiet connections after 30 to 60
 SLACK = 5.0  # seconds that an answer may take on top of that; none by then counts as "not leader"
 RETRY = 0.5  # seconds between attempts while the sidecar does not answer
-UNIT = 2.0  # seconds that one unit of work takes at most; work that cannot promise this must check during it
+UNIT = float(os.environ.get("UNIT", "2"))  # work that cannot promise this must ask for its token again during it
 
 log = logging.getLogger("app")
 
@@ -125,7 +126,7 @@ class Leadership:
 def lead(leadership, interval):
     """Works while this pod leads, over and over, until the app is to stop."""
     while leadership.wait(UNIT):
-        while token := leadership.token(UNIT):  # asked anew for each unit, so none begins that may end too late
+        while token := leadership.token(UNIT):  # asked anew for each unit, so that none begins that could end too late
             work(token)
             leadership.pause(interval, token)
         leadership.ended()

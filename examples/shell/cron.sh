@@ -48,7 +48,10 @@ run() {
 stop_job() {
 	to_job TERM
 	while to_job 0; do
-		[ $((bound - $(now_ms))) -gt 300 ] || to_job KILL
+		if [ $((bound - $(now_ms))) -le 300 ]; then
+			to_job KILL
+			break
+		fi
 		sleep 0.1
 	done
 }
@@ -61,8 +64,8 @@ while [ -z "$stopping" ]; do
 	elif [ "$left" -gt 0 ]; then
 		ask "$left"
 	else
-		next=$(next_time)
 		ask 0
 		[ "$until" -le "$(now_ms)" ] || [ "$stopping" ] || run "$@"
+		next=$(next_time)
 	fi
 done

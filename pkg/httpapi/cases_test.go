@@ -13,8 +13,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector/electortest"
@@ -27,13 +31,21 @@ import (
 // pod is an elector and its API.
 type pod struct {
 	*elector.Elector
-	t      *testing.T
-	api    *electortest.Client
-	server *http.Server
-	url    string
-	stop   context.CancelFunc
-	ended  chan struct{}
-	client *http.Client
+	t       *testing.T
+	waiting atomic.Int64
+	api     *electortest.Client
+	server  *http.Server
+	url     string
+	stop    context.CancelFunc
+	ended   chan struct{}
+	client  *http.Client
+}
+
+// Wait is the elector's. It counts the requests that are blocked.
+func (p *pod) Wait(ctx context.Context, enough func(elector.Status) bool) (elector.Status, error) {
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	return p.Elector.Wait(ctx, enough)
 }
 
 const brisk = 700 * time.Millisecond // the renew deadline
@@ -54,10 +66,10 @@ func newPod(t *testing.T, store *electortest.Store, maxWaiters int) *pod {
 		t.Fatal(err)
 	}
 	p.url = "http://" + listener.Addr().String()
-	p.server = httpapi.NewServer(httpapi.New(p.Elector, httpapi.Config{PodName: "web-0", Lease: "shop/web", MaxWaiters: maxWaiters}))
+	p.server = httpapi.NewServer(httpapi.New(p, httpapi.Config{PodName: "web-0", Lease: "shop/web", MaxWaiters: maxWaiters}))
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(listener) }()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logr.Discard()))
 	p.stop = stop
 	go func() {
 		defer close(p.ended)
@@ -72,9 +84,9 @@ func newPod(t *testing.T, store *electortest.Store, maxWaiters int) *pod {
 		}
 		p.client.CloseIdleConnections()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	patience, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if s, err := p.Wait(ctx, func(s elector.Status) bool { return s.IsLeader }); err != nil {
+	if s, err := p.Elector.Wait(patience, func(s elector.Status) bool { return s.IsLeader }); err != nil {
 		t.Fatalf("it does not lead: %+v", s)
 	}
 	return p
@@ -171,7 +183,7 @@ func TestCaseJ1StopWithBlockedRequests(t *testing.T) {
 			results <- result{answer, err}
 		}()
 	}
-	p.full()
+	p.blocked(many)
 	begun := time.Now()
 	p.stop()
 	<-p.ended
@@ -193,15 +205,14 @@ func TestCaseJ1StopWithBlockedRequests(t *testing.T) {
 	}
 }
 
-// full returns once as many requests are blocked as may be.
-func (p *pod) full() {
+// blocked returns once as many requests are blocked.
+func (p *pod) blocked(number int64) {
 	p.t.Helper()
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		if answer, err := p.ask("/leader?wait=1ms"); err == nil && answer.code == http.StatusServiceUnavailable {
-			return
+	for until := time.Now().Add(20 * time.Second); p.waiting.Load() != number; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			p.t.Fatalf("%d requests are blocked, not %d", p.waiting.Load(), number)
 		}
 	}
-	p.t.Fatal("there is always room for another request")
 }
 
 // connect sends a request that blocks, on a connection of its own.
@@ -230,11 +241,12 @@ func TestCaseJ4ClientsThatGoLeaveNothingBehind(t *testing.T) {
 		for range many {
 			conns = append(conns, p.connect())
 		}
-		p.full()
+		p.blocked(many)
 		during := runtime.NumGoroutine()
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
+		p.blocked(0)
 		if during < before+many {
 			t.Fatalf("%d goroutines with %d blocked requests, %d without, which proves nothing", during, many, before)
 		}
@@ -273,8 +285,11 @@ func TestCaseJ4ProbesBesideManyBlockedRequests(t *testing.T) {
 		conn := p.connect()
 		defer conn.Close()
 	}
-	p.full()
+	p.blocked(many)
 	beside := probes()
+	if answer, err := p.ask("/leader?wait=5m"); err != nil || answer.code != 503 {
+		t.Errorf("one too many is answered %+v, %v", answer, err)
+	}
 	t.Logf("median of a probe: %s alone, %s beside %d blocked requests", alone, beside, many)
 	if beside > 10*alone+10*time.Millisecond || beside > 100*time.Millisecond {
 		t.Errorf("the median of a probe is %s alone, and %s beside %d blocked requests", alone, beside, many)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type Cluster struct {
 	environment *envtest.Environment
 	config      *rest.Config
 	wrappers    string
+	users       sync.Mutex
 }
 
 // Start starts a control plane of the binaries in the folder KUBEBUILDER_ASSETS.
@@ -86,7 +88,9 @@ func (c *Cluster) Stop() error {
 func (c *Cluster) Config() *rest.Config { return c.config }
 
 // Address is the API server's host and port.
-func (c *Cluster) Address() string { return c.environment.ControlPlane.APIServer.SecureServing.HostPort() }
+func (c *Cluster) Address() string {
+	return c.environment.ControlPlane.APIServer.SecureServing.HostPort()
+}
 
 // Via is config by way of a TCP proxy. The certificate that is asked for stays the API server's.
 func Via(config *rest.Config, address string) *rest.Config {

@@ -31,7 +31,9 @@ type User struct {
 func (c *Cluster) User(t testing.TB) *User {
 	t.Helper()
 	name := "user-" + rand.String(8)
+	c.users.Lock() // envtest's authority counts its certificates without one
 	user, err := c.environment.AddUser(envtest.User{Name: name}, nil)
+	c.users.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func (u *User) Grant(role *rbacv1.Role) {
 		u.t.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: u.Name, Namespace: Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: Namespace},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: u.Name}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 	}
@@ -72,7 +74,7 @@ func (u *User) Grant(role *rbacv1.Role) {
 		u.t.Fatal(err)
 	}
 	u.t.Cleanup(func() { // for the order's sake: the namespace ends with the cluster
-		_ = rbac.RoleBindings(Namespace).Delete(context.Background(), u.Name, metav1.DeleteOptions{})
+		_ = rbac.RoleBindings(Namespace).Delete(context.Background(), role.Name, metav1.DeleteOptions{})
 		_ = rbac.Roles(Namespace).Delete(context.Background(), role.Name, metav1.DeleteOptions{})
 	})
 	for _, rule := range role.Rules {

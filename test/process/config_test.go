@@ -4,7 +4,6 @@ package process
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net"
 	"os/exec"
@@ -63,7 +62,7 @@ var badValues = []struct {
 	{"ELECTOR_HTTP_ADDRESS=4040", "host:port"},
 	{"ELECTOR_HTTP_ADDRESS=:http-alt-of-nobody", "can be bound"},
 	{"ELECTOR_HTTP_ADDRESS=:70000", "can be bound"},
-	{"ELECTOR_HTTP_ADDRESS=192.0.2.1:4040", "can be bound"},
+	{"ELECTOR_HTTP_ADDRESS=203.0.113.1:4040", "can be bound"},
 	{"ELECTOR_LOG_FORMAT=yaml", "text or json"},
 	{"KUBECONFIG=/nowhere/kubeconfig", "a kubeconfig file that can be read"},
 	{"KUBECONFIG=", "a kubeconfig file outside a cluster"},
@@ -82,6 +81,7 @@ func goodEnv(s *scenario, env ...string) []string {
 }
 
 func TestBadConfiguration(t *testing.T) {
+	t.Parallel()
 	for _, test := range badValues {
 		t.Run(test.env, func(t *testing.T) {
 			s := begin(t, calm)
@@ -198,6 +198,6 @@ func TestJSONLog(t *testing.T) {
 		}
 	}
 	if last := lines[len(lines)-1]; last.Msg != "stopped" {
-		t.Errorf("the last line is %+v", json.RawMessage(last.Msg))
+		t.Errorf("the last line is %+v", last)
 	}
 }

@@ -52,38 +52,48 @@ func TestThirdPodNamesTheNewLeader(t *testing.T) {
 }
 
 // A leader that was frozen past its lease's end must not say that it leads, not even in its first answer: the requests
-// are there before it wakes.
+// are there before it wakes. Which of its goroutines runs first is chance, so each is frozen in turn.
 func TestFrozenLeaderWakes(t *testing.T) {
 	s := begin(t, brisk)
-	frozen := s.start("web-0")
-	before := frozen.Leads()
+	leader := s.start("web-0")
+	leader.Leads()
 	next := s.start("web-1")
-	next.Follows("web-0")
-	frozen.Is(sigstop)
-	next.Leads()
+	for range 4 {
+		before := leader.Leads()
+		next.Follows(leader.Name)
+		for _, answer := range askOften(leader) { // so that there are open connections
+			<-answer
+		}
+		leader.Is(sigstop)
+		next.Leads()
 
+		answers := askOften(leader)
+		s.pass(200 * time.Millisecond) // for the requests to be sent
+		leader.Is(sigcont)
+		answers = append(answers, askOften(leader)...)
+		for _, answer := range answers {
+			reply := <-answer
+			now, err := reply.Leader()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.IsLeader && now.FencingToken <= before.FencingToken {
+				t.Errorf("an answer after waking says %+v", now)
+			}
+		}
+		leader.Follows(next.Name)
+		next.Gets("/is-leader", 200)
+		leader, next = next, leader
+	}
+}
+
+// askOften asks for /leader in many requests at once.
+func askOften(web *sidecar.Sidecar) []<-chan sidecar.Reply {
 	var answers []<-chan sidecar.Reply
-	ask := func() {
-		for range 20 {
-			answers = append(answers, frozen.Asks("/leader"))
-		}
+	for range 50 {
+		answers = append(answers, web.Asks("/leader"))
 	}
-	ask()
-	s.pass(200 * time.Millisecond) // for the requests to be sent
-	frozen.Is(sigcont)
-	ask()
-	for _, answer := range answers {
-		reply := <-answer
-		leader, err := reply.Leader()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if leader.IsLeader && leader.FencingToken <= before.FencingToken {
-			t.Errorf("an answer after waking says %+v", leader)
-		}
-	}
-	frozen.Follows("web-1")
-	next.Gets("/is-leader", 200)
+	return answers
 }
 
 // A frozen follower does not take the lease as it wakes, although it has seen no renewal for long.
@@ -140,7 +150,7 @@ func TestSecondProcessOfTheSameIdentity(t *testing.T) {
 		first.Leads()
 		second := s.start("web-0", own)
 		second.Exits(2)
-		second.Logs("another process of this pod")
+		second.Logs("contends for lease")
 		first.Gets("/is-leader", 200)
 		first.Is(sigterm)
 		first.Exits(0)

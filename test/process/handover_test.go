@@ -3,11 +3,16 @@
 package process
 
 import (
+	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/elector-sidecar/elector-sidecar/internal/process"
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
+	"github.com/elector-sidecar/elector-sidecar/test/port"
+	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
 )
 
 func notLeading(l process.Leader) bool  { return !l.IsLeader }
@@ -55,6 +60,64 @@ func TestSecondSignalEndsTheHandover(t *testing.T) {
 	if lease := s.lease.Get(); cluster.Holder(lease) != "" {
 		t.Errorf("after the second signal the Lease is %v", lease.Spec)
 	}
+}
+
+// The app says that its work has stopped, so that nobody waits for the timeout.
+func TestAppEndsTheHandover(t *testing.T) {
+	s := begin(t, calm)
+	_, port, err := net.SplitHostPort(port.Free(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := s.start("web-0", "ELECTOR_HANDOVER_TIMEOUT=60s", "ELECTOR_HTTP_ADDRESS=:"+port)
+	web.Leads()
+	if early := web.Do(t.Context(), http.MethodPost, "/release"); early.Code != 409 {
+		t.Errorf("a leader that hands nothing over answers %+v", early)
+	}
+	next := s.start("web-1")
+	next.Follows("web-0")
+	if other := next.Do(t.Context(), http.MethodPost, "/release"); other.Code != 409 {
+		t.Errorf("a follower answers %+v", other)
+	}
+	web.Gets("/is-leader", 200)
+
+	web.Is(sigterm)
+	web.Await("it hands over", handingOver)
+	if get := web.Do(t.Context(), http.MethodGet, "/release"); get.Code != 405 || get.Header.Get("Allow") != http.MethodPost {
+		t.Errorf("GET answers %+v", get)
+	}
+	if outside := elsewhere(t, web, "/release"); outside.Code != 403 {
+		t.Errorf("a caller from outside of the pod is answered %+v", outside)
+	}
+	s.pass(500 * time.Millisecond) // in which it must not release
+	released := time.Now()
+	if reply := web.Do(t.Context(), http.MethodPost, "/release"); reply.Code != 202 {
+		t.Errorf("the app is answered %+v", reply)
+	}
+	web.Exits(0)
+	next.Leads()
+	s.within(soon, time.Since(released), "the handover")
+	s.after(released, acquired(s.lease.Get()), "the lease was taken")
+}
+
+// elsewhere posts to the sidecar from an address that is not the loopback interface's.
+func elsewhere(t *testing.T, web *sidecar.Sidecar, path string) sidecar.Reply {
+	t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(web.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.To4() != nil && !network.IP.IsLoopback() {
+			return sidecar.Request(t.Context(), http.MethodPost, "http://"+net.JoinHostPort(network.IP.String(), port)+path)
+		}
+	}
+	t.Fatal("this machine has no address but the loopback interface's")
+	return sidecar.Reply{}
 }
 
 // A follower has nothing to hand over.

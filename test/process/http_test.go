@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 	web := s.start("web-0")
 	web.Leads()
 	body := web.Gets("/metrics", 200).Body
-	for _, want := range []string{"\nelector_is_leader 1\n", "\nleader_election_master_status{name=\"default/" + s.lease.Name + "\"} 1\n"} {
+	for _, want := range []string{"\nelector_is_leader 1\n", "\nleader_election_master_status{name=\"" + s.lease.Name + "\"} 1\n"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics lacks %q:\n%s", want, body)
 		}

@@ -140,11 +140,6 @@ func (s *scenario) pass(d time.Duration) {
 func acquired(lease *coordinationv1.Lease) time.Time { return lease.Spec.AcquireTime.Time }
 func renewed(lease *coordinationv1.Lease) time.Time  { return lease.Spec.RenewTime.Time }
 
-// held is for Lease.Await.
-func held(identity string) func(*coordinationv1.Lease) bool {
-	return func(lease *coordinationv1.Lease) bool { return cluster.Holder(lease) == identity }
-}
-
 // renewedAfter is for Lease.Await.
 func renewedAfter(before *coordinationv1.Lease) func(*coordinationv1.Lease) bool {
 	return func(lease *coordinationv1.Lease) bool { return renewed(lease).After(renewed(before)) }

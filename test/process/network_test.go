@@ -20,6 +20,7 @@ var outages = map[string]func(*proxy.Proxy){
 // The leader is cut off, time and again: it leads until its renew deadline and not a moment longer, lives on in good
 // health, and leads again when the API server is back.
 func TestLeaderIsCutOff(t *testing.T) {
+	t.Parallel()
 	for name, cut := range outages {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, brisk)
@@ -120,6 +121,7 @@ func TestDeadConnectionOfAFollower(t *testing.T) {
 }
 
 func TestAPIServerIsOutOfReachAtTheStart(t *testing.T) {
+	t.Parallel()
 	for name, cut := range outages {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, brisk)

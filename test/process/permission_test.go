@@ -45,6 +45,7 @@ func complaints(t *testing.T, web *sidecar.Sidecar) []logLine {
 
 // Each permission is missing once, where it is needed.
 func TestMissingPermission(t *testing.T) {
+	t.Parallel()
 	free := coordinationv1.LeaseSpec{}
 	for verb, test := range map[string]struct {
 		spec  *coordinationv1.LeaseSpec // what is there; nil: nothing
@@ -83,6 +84,12 @@ func TestMissingPermission(t *testing.T) {
 			if len(said) != 1 || said[0].Verbs != verb || !strings.Contains(said[0].RoleNeeded, `"`+verb+`"`) {
 				t.Errorf("the log says %+v; want one line about %s", said, verb)
 			}
+			if verb == "watch" {
+				return // which is tried again after a minute
+			}
+			user.Grant(cluster.LeaseRole(s.lease.Name, verb))
+			web.AwaitGets("/healthz?verbose", 200, "[+]permissions")
+			web.Leads()
 		})
 	}
 }
@@ -118,6 +125,7 @@ func TestNoPermissions(t *testing.T) {
 
 // Without list or watch news comes by polling: another's release, and an intruder.
 func TestPollingFollowsTheLease(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []string{"list", "watch"} {
 		t.Run(missing, func(t *testing.T) {
 			s := begin(t, brisk)

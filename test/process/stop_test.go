@@ -156,6 +156,7 @@ func TestStopOfAFollower(t *testing.T) {
 }
 
 func TestStopBeforeTheLeaseWasRead(t *testing.T) {
+	t.Parallel()
 	for name, unreachable := range outages {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, calm)
@@ -206,6 +207,8 @@ func TestStopWithAnAcquisitionOnTheWire(t *testing.T) {
 	s.lease.HeldBy("web-9", time.Minute)
 	web := s.start("web-0")
 	web.Follows("web-9")
+	s.lease.Change(func(lease *leaseObject) { lease.Spec.HolderIdentity = new("web-8") })
+	web.Follows("web-8") // it watches
 	network.HoldRequests()
 	observed := web.Observe(5 * time.Millisecond)
 	s.lease.Change(release)

@@ -55,6 +55,7 @@ func TestHeldLeaseIsFollowed(t *testing.T) {
 // A lease expires by the duration in its record, not by the candidate's own, and once that has gone by since the
 // candidate saw it, not since the times in it.
 func TestExpiredLeaseIsTaken(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*scenario){
 		"that was there first": func(s *scenario) {},
 		"with times of long ago": func(s *scenario) {
@@ -113,6 +114,7 @@ func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 
 // Every field of a Lease can be absent.
 func TestLeaseWithoutFields(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		spec  coordinationv1.LeaseSpec
 		taken bool
@@ -154,7 +156,6 @@ func TestNotOursStaysAsItIs(t *testing.T) {
 	s.lease.Create(coordinationv1.LeaseSpec{}, metav1.ObjectMeta{
 		Labels:          map[string]string{"team": "blue"},
 		Annotations:     map[string]string{"example.org/note": "keep me"},
-		Finalizers:      nil,
 		OwnerReferences: owners,
 	})
 	web := s.start("web-0")

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/elector-sidecar/elector-sidecar/test/port"
 )
 
 // Proxy passes connections on to a target.
@@ -43,8 +45,8 @@ type link struct {
 // Start starts a proxy that passes everything on. It ends with the test.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, target: target, links: map[*link]struct{}{}, changed: make(chan struct{})}
-	p.Address = p.listen("127.0.0.1:0")
+	p := &Proxy{t: t, target: target, Address: port.Free(t), links: map[*link]struct{}{}, changed: make(chan struct{})}
+	p.listen()
 	t.Cleanup(func() {
 		p.Cut()
 		p.wg.Wait()
@@ -94,7 +96,7 @@ func (p *Proxy) Heal() {
 	refusing := p.listener == nil
 	p.mu.Unlock()
 	if refusing {
-		p.listen(p.Address)
+		p.listen()
 	}
 }
 
@@ -106,9 +108,9 @@ func (p *Proxy) change(f func()) {
 	p.changed = make(chan struct{})
 }
 
-func (p *Proxy) listen(address string) string {
+func (p *Proxy) listen() {
 	p.t.Helper()
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", p.Address)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -124,7 +126,6 @@ func (p *Proxy) listen(address string) string {
 			p.wg.Go(func() { p.serve(listener, client) })
 		}
 	})
-	return listener.Addr().String()
 }
 
 func (p *Proxy) serve(listener net.Listener, client net.Conn) {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/elector-sidecar/elector-sidecar/internal/process"
+	"github.com/elector-sidecar/elector-sidecar/test/port"
 )
 
 // patience is how long a test waits for what has to happen soon. The machine may be busy.
@@ -45,7 +46,7 @@ type Sidecar struct {
 // must not be told of a data race or a panic.
 func Start(t testing.TB, binary, name string, env ...string) *Sidecar {
 	t.Helper()
-	p, err := process.Start(binary, name, env, nil)
+	p, err := process.Start(binary, name, append([]string{"ELECTOR_HTTP_ADDRESS=" + port.Free(t)}, env...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +126,13 @@ func (r Reply) Leader() (process.Leader, error) {
 
 // Do sends a request and waits for the answer, whatever it is.
 func (s *Sidecar) Do(ctx context.Context, method, path string) Reply {
+	return Request(ctx, method, s.URL+path)
+}
+
+// Request is Do for any URL.
+func Request(ctx context.Context, method, url string) Reply {
 	reply := Reply{Sent: time.Now()}
-	defer func() { reply.Received = time.Now() }()
-	request, err := http.NewRequestWithContext(ctx, method, s.URL+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return Reply{Err: err}
 	}
