@@ -21,7 +21,7 @@ demo: ## three sidecars elect, hand over and fail over (CLUSTER=1: on the kubeco
 
 .PHONY: test
 test: test-fast ## run every test, those on a real kube-apiserver included
-	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go test $(race) -timeout 20m ./...
+	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go test $(race) -p 1 -timeout 30m ./...
 
 .PHONY: test-fast
 test-fast: ## run the tests that need no control plane

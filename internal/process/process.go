@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -54,7 +53,7 @@ func Start(binary, name string, env []string, log io.Writer) (*Sidecar, error) {
 	address := lookup(env, "ELECTOR_HTTP_ADDRESS")
 	if address == "" {
 		var err error
-		if address, err = freeAddress(); err != nil {
+		if address, err = FreeAddress(); err != nil {
 			return nil, err
 		}
 		env = append([]string{"ELECTOR_HTTP_ADDRESS=" + address}, env...)
@@ -89,14 +88,6 @@ func lookup(env []string, name string) string {
 		}
 	}
 	return ""
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // Leader is the part of the answer of /leader that callers look at.

@@ -307,36 +307,18 @@ func outcomeOf(verb string, err error) outcome {
 	return unknown
 }
 
-// read reads the Lease for the machine.
+// read reads the Lease for the machine: by list where get is forbidden.
 func (d *driver) read() input {
 	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
 	defer cancel()
-	record, err := d.get(ctx)
+	seen, err := d.get(ctx)
+	if refusedForGood(err) {
+		seen, _, err = d.list(ctx)
+	}
+	d.reportDenied()
 	if err != nil {
 		return readFailed{err: err}
 	}
-	return sighting(byRead, record)
-}
-
-func (d *driver) get(ctx context.Context) (*record, error) {
-	lease, err := d.config.Client.Get(ctx, d.config.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		err = nil
-		lease = nil
-	}
-	d.reach.note("get", err)
-	if err != nil {
-		return nil, fmt.Errorf("get: %w", err)
-	}
-	if lease == nil {
-		return nil, nil
-	}
-	return readLease(lease)
-}
-
-func sighting(from source, r *record) observed {
-	if r == nil {
-		return observed{from: from}
-	}
-	return observed{from: from, record: r, version: r.version}
+	seen.from = byRead
+	return seen
 }

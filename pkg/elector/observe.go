@@ -16,34 +16,34 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-const (
-	// watchTimeout is how long the API server is asked to serve one watch, plus up to a tenth.
-	watchTimeout = 30 * time.Minute
-	// watchDenied is how long it takes until a watch that was refused is asked for again.
-	watchDenied = time.Minute
-)
+// watchTimeout is how long the API server is asked to serve one watch, plus up to a tenth.
+const watchTimeout = 30 * time.Minute
+
+// deniedRetry is how long it takes until what was forbidden is tried again: somebody may have granted it.
+func (d *driver) deniedRetry() time.Duration { return 10 * d.config.RetryPeriod }
 
 // observe tells the loop of every change of the Lease: it lists, watches from there, and lists again after each break.
 // While no watch can be had it looks once a retry period.
 func (d *driver) observe() {
-	var pollUntil time.Time
-	tried := false
+	var tryWatch, tryGet time.Time
+	polls := false
 	for d.ctx.Err() == nil {
 		begun := time.Now()
 		version, err := d.look()
-		if err == nil && !tried {
-			tried = true
-			d.tryGet()
+		if err == nil && (tryGet.IsZero() || d.reach.isDenied("get") && begun.After(tryGet)) {
+			tryGet = begun.Add(d.deniedRetry())
+			d.probeGet()
 		}
-		if err == nil && begun.After(pollUntil) {
+		if err == nil && begun.After(tryWatch) {
 			err = d.watch(version)
-			if refusedForGood(err) {
-				if pollUntil.IsZero() {
+			if refused := refusedForGood(err); refused {
+				tryWatch = begun.Add(d.deniedRetry())
+				if !polls {
 					d.log.Info("no watch can be had; looking at the lease once a retry period", "err", err.Error())
 				}
-				pollUntil, err = begun.Add(watchDenied), nil
+				polls, err = true, nil
 			} else {
-				pollUntil = time.Time{}
+				polls = false
 			}
 		}
 		d.report(err)
@@ -53,8 +53,8 @@ func (d *driver) observe() {
 	}
 }
 
-// tryGet finds out whether get is permitted, before the day on which it is needed. Its answer is of no interest.
-func (d *driver) tryGet() {
+// probeGet finds out whether get is permitted, before the day on which it is needed. What it answers is of no interest.
+func (d *driver) probeGet() {
 	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
 	defer cancel()
 	_, _ = d.get(ctx)
@@ -81,35 +81,58 @@ func (d *driver) pause() {
 func (d *driver) look() (version string, err error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.timeout)
 	defer cancel()
+	seen, version, err := d.list(ctx)
+	if refusedForGood(err) {
+		seen, err = d.get(ctx)
+		if seen.record != nil {
+			version = seen.record.lease.ResourceVersion
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	seen.from = byList
+	d.tell(seen)
+	return version, nil
+}
+
+// list returns what the Lease is, and the resourceVersion to watch from.
+func (d *driver) list(ctx context.Context) (seen observed, version string, err error) {
 	list, err := d.config.Client.List(ctx, metav1.ListOptions{FieldSelector: d.selector()})
 	d.reach.note("list", err)
-	switch {
-	case refusedForGood(err):
-		record, err := d.get(ctx)
-		if err != nil {
-			return "", err
-		}
-		d.tell(sighting(byList, record))
-		if record != nil {
-			version = record.lease.ResourceVersion
-		}
-		return version, nil
-	case err != nil:
-		return "", fmt.Errorf("list: %w", err)
-	case len(list.Items) > 0:
+	if err != nil {
+		return observed{}, "", fmt.Errorf("list: %w", err)
+	}
+	if len(list.Items) > 0 {
 		record, err := readLease(&list.Items[0])
 		if err != nil {
-			return "", err
+			return observed{}, "", err
 		}
-		d.tell(sighting(byList, record))
-	default:
-		asOf, err := parseVersion(list.ResourceVersion)
-		if err != nil {
-			return "", fmt.Errorf("list: %w", err)
-		}
-		d.tell(observed{from: byList, version: asOf})
+		return observed{record: record, version: record.version}, list.ResourceVersion, nil
 	}
-	return list.ResourceVersion, nil
+	asOf, err := parseVersion(list.ResourceVersion)
+	if err != nil {
+		return observed{}, "", fmt.Errorf("list: %w", err)
+	}
+	return observed{version: asOf}, list.ResourceVersion, nil
+}
+
+// get returns what the Lease is. Without one it cannot say as of which resourceVersion.
+func (d *driver) get(ctx context.Context) (seen observed, err error) {
+	lease, err := d.config.Client.Get(ctx, d.config.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		d.reach.note("get", nil)
+		return observed{}, nil
+	}
+	d.reach.note("get", err)
+	if err != nil {
+		return observed{}, fmt.Errorf("get: %w", err)
+	}
+	record, err := readLease(lease)
+	if err != nil {
+		return observed{}, err
+	}
+	return observed{record: record, version: record.version}, nil
 }
 
 // watch tells the loop what happens to the Lease after the given resourceVersion, until the watch ends. The error is
@@ -132,8 +155,16 @@ func (d *driver) watch(version string) error {
 	}
 	defer watcher.Stop()
 	d.report(nil)
+	var again <-chan time.Time
+	if len(d.Denied()) > 0 {
+		timer := time.NewTimer(d.deniedRetry())
+		defer timer.Stop()
+		again = timer.C
+	}
 	for {
 		select {
+		case <-again:
+			return nil
 		case event, open := <-watcher.ResultChan():
 			if !open {
 				return nil
@@ -169,7 +200,7 @@ func (d *driver) happened(event watch.Event) error {
 	if err != nil {
 		return err
 	}
-	seen := sighting(byWatch, record)
+	seen := observed{from: byWatch, record: record, version: record.version}
 	if event.Type == watch.Deleted {
 		seen.record = nil
 	}

@@ -37,6 +37,12 @@ func (r *reach) note(verb string, err error) bool {
 	return false
 }
 
+func (r *reach) isDenied(verb string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forbidden[verb]
+}
+
 func (r *reach) denied() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,6 +51,7 @@ type campaign struct {
 	leases coordinationclient.LeaseInterface
 	seats  []*seat
 	begun  time.Time
+	ended  time.Duration
 	storm  context.Context // in which faults happen
 	calm   context.CancelFunc
 	wg     sync.WaitGroup
@@ -149,7 +150,6 @@ func (c *campaign) campaign(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer s.log.Close()
 		c.seats = append(c.seats, s)
 		s.hurts("down")
 		s.start(true)
@@ -158,10 +158,18 @@ func (c *campaign) campaign(ctx context.Context) error {
 		return fmt.Errorf("nobody leads at the beginning; see %s", c.dir)
 	}
 	c.rage()
-	if err := ctx.Err(); err != nil {
+	c.settle()
+	if len(c.wrongs()) == 0 {
+		begun := c.now()
+		c.note("all faults are over")
+		if !c.awaitLeader(ctx, begun, calmTime) && ctx.Err() == nil {
+			c.violate("nobody leads within %s of the end of all faults", calmTime)
+		}
+	}
+	c.ended = c.now()
+	if ctx.Err() != nil {
 		return fmt.Errorf("ended early, at %s", stamp(c.now()))
 	}
-	c.settle(ctx)
 	return nil
 }
 
@@ -176,10 +184,10 @@ func (c *campaign) rage() {
 	}
 }
 
-// settle waits for all faults to end, and sees that somebody leads then.
-func (c *campaign) settle(ctx context.Context) {
+// settle waits for all faults to end.
+func (c *campaign) settle() {
 	c.apiBusy.Lock()
-	c.apiBusy.Unlock() //nolint:staticcheck // the servers run again
+	defer c.apiBusy.Unlock()
 	for busy := true; busy; time.Sleep(20 * time.Millisecond) {
 		busy = false
 		c.mu.Lock()
@@ -187,11 +195,6 @@ func (c *campaign) settle(ctx context.Context) {
 			busy = busy || s.busy[ofProcess] || s.busy[ofNetwork]
 		}
 		c.mu.Unlock()
-	}
-	begun := c.now()
-	c.note("all faults are over")
-	if !c.awaitLeader(ctx, begun, calmTime) && ctx.Err() == nil && len(c.wrongs()) == 0 {
-		c.violate("nobody leads within %s of the end of all faults", calmTime)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 // life is one process of a candidate, from its start to its end.
 type life struct {
 	seat   int
-	pod    string // name and UID: a restart in the same pod is another life of it
-	number int    // counts the lives of a seat
-	theirs bool   // client-go's
+	pod    string       // name and UID: a restart in the same pod is another life of it
+	number int          // counts the lives of a seat
+	theirs bool         // client-go's
 	told   atomic.Int64 // when it was told to stop, in nanoseconds; 0: it was not
 }
 

@@ -51,7 +51,7 @@ type report struct {
 func (c *campaign) report() *report {
 	h := c.history.clone()
 	v := judge(h)
-	r := &report{seed: c.seed, length: c.now(), faults: c.faults, leaderships: len(v.leaderships), asked: h.asked, answers: len(h.answers),
+	r := &report{seed: c.seed, length: c.ended, faults: c.faults, leaderships: len(v.leaderships), asked: h.asked, answers: len(h.answers),
 		deaths: int(c.deaths.Load()), verdict: v, violations: append(c.wrongs(), v.violations...), dir: c.dir, events: c.events}
 	for _, l := range v.leaderships {
 		if l.who.theirs {

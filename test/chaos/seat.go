@@ -68,6 +68,7 @@ func newSeat(c *campaign, index int) (*seat, error) {
 	if s.log, err = os.Create(filepath.Join(c.dir, s.name+".log")); err != nil {
 		return nil, err
 	}
+	c.stage.Cleanup(func() { _ = s.log.Close() })
 	s.token = filepath.Join(c.dir, s.name+".token")
 	if err := s.rotate(context.Background()); err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (s *seat) act(l *living, random *rand.Rand) {
 	begun := false
 	for l.HowEnded() == "" {
 		a, ok := s.ask(l)
-		if ok && !begun {
+		if ok && !begun && !l.due.Load() {
 			begun = true
 			s.heals("down")
 		}
