@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return misconfigured(stderr, err)
 	}
 	defer release()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.HTTPAddress)
+	listener, err := (&net.ListenConfig{Control: dropSilentPeers}).Listen(ctx, "tcp", cfg.HTTPAddress)
 	if err != nil {
 		return misconfigured(stderr, fmt.Errorf("ELECTOR_HTTP_ADDRESS is %q: it must be an address that can be bound: %w", cfg.HTTPAddress, err))
 	}

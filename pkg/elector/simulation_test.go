@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	simulationRuns = flag.Int("simulate", 2000, "schedules to simulate")
+	simulationRuns = flag.Int("simulate", 4000, "schedules to simulate")
 	simulationSeed = flag.Uint64("seed", 0, "simulate this one schedule and print its trace; 0: many, from a fixed seed on")
 )
 

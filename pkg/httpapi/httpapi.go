@@ -58,6 +58,7 @@ func New(election Election, config Config) http.Handler {
 	get("/leader", a.leader)
 	get("/is-leader", a.isLeader)
 	get("/wait", a.wait)
+	get("/events", a.events)
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
 	get("/metrics", metrics(election, config).ServeHTTP)

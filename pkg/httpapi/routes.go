@@ -189,16 +189,25 @@ func (a *api) block(w http.ResponseWriter, r *http.Request, wait time.Duration, 
 	if enough(status) || wait == 0 {
 		return status, true
 	}
-	defer a.waiters.Add(-1)
-	if a.waiters.Add(1) > int64(a.MaxWaiters) {
-		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests are waiting already; ELECTOR_MAX_WAITERS allows no more", a.MaxWaiters))
+	if !a.admit(w) {
 		return status, false
 	}
+	defer a.waiters.Add(-1)
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	status, _ = a.election.Wait(ctx, enough)
 	return status, r.Context().Err() == nil
+}
+
+// admit counts a request among those that wait, or refuses it. Who is admitted has to be counted out again.
+func (a *api) admit(w http.ResponseWriter) bool {
+	if a.waiters.Add(1) <= int64(a.MaxWaiters) {
+		return true
+	}
+	a.waiters.Add(-1)
+	w.Header().Set("Retry-After", "1")
+	problem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests are waiting already; ELECTOR_MAX_WAITERS allows no more", a.MaxWaiters))
+	return false
 }
 
 func (a *api) healthz(w http.ResponseWriter, r *http.Request) {

@@ -96,8 +96,8 @@ func run(ctx context.Context, o options) (r *report, err error) {
 	}
 	c.stage = &stage{dir: c.dir}
 	defer func() {
-		if err == nil && len(r.violations) == 0 {
-			err = os.RemoveAll(c.dir)
+		if c.begun.IsZero() || err == nil && len(r.violations) == 0 {
+			err = errors.Join(err, os.RemoveAll(c.dir))
 		}
 	}()
 	if c.binary == "" {

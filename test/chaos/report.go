@@ -40,7 +40,7 @@ type report struct {
 	stale       int
 	deaths      int
 	verdict     *verdict
-	noticed     time.Duration // the longest excused overlap of a sidecar that nothing hindered
+	noticed     [3]overlaps // those that are excused: of sidecars that nothing hindered, of others, of client-go
 	raw         gap
 	overdue     gap
 	violations  []violation
@@ -120,14 +120,30 @@ func shown(writes []write) []porcupine.Operation {
 func (r *report) judgeNotice(c *campaign) {
 	for _, o := range r.verdict.excused {
 		from := max(0, o.rival.received-lingering)
-		if o.late.who.theirs || !c.healthy.throughout(from, o.late.sent) || !c.seats[o.late.who.seat].able.throughout(from, o.late.sent) {
-			continue
-		}
-		r.noticed = max(r.noticed, o.length)
-		if o.length > noticeTime {
-			r.violate(o.late.sent, "after a tampering, and with nothing to hinder it: %s", o)
+		switch {
+		case o.late.who.theirs:
+			r.noticed[2].add(o)
+		case !c.healthy.throughout(from, o.late.sent) || !c.seats[o.late.who.seat].able.throughout(from, o.late.sent):
+			r.noticed[1].add(o)
+		default:
+			r.noticed[0].add(o)
+			if o.length > noticeTime {
+				r.violate(o.late.sent, "after a tampering, and with nothing to hinder it: %s", o)
+			}
 		}
 	}
+}
+
+// overlaps is how many there are, and the longest.
+type overlaps struct {
+	n       int
+	longest time.Duration
+}
+
+func (l *overlaps) add(o overlap) { l.n, l.longest = l.n+1, max(l.longest, o.length) }
+
+func (l overlaps) String() string {
+	return fmt.Sprintf("%d (longest %s)", l.n, l.longest.Round(time.Millisecond))
 }
 
 func (r *report) judgeGaps(c *campaign) {
@@ -174,23 +190,13 @@ func (r *report) String() string {
 	line("leaderships: %d, %d of them client-go's", r.leaderships, r.theirs)
 	line("tokens accepted: %d; refused: %d; stale ones accepted: %d", r.accepted, r.refused, r.stale)
 	line("overlaps: %d of leaderships, %d of validForMs", len(r.verdict.overlaps), len(r.verdict.brokenPromises))
-	line("  excused, since somebody tampered with the Lease: %d and %d; longest %s, of a sidecar that nothing hindered %s",
-		len(r.verdict.excused), len(r.verdict.excusedPromises), longest(r.verdict.excused), ms(r.noticed))
+	line("  excused, since somebody tampered with the Lease: %d of leaderships, %d of validForMs", len(r.verdict.excused), len(r.verdict.excusedPromises))
+	line("  those of leaderships: sidecars that nothing hindered %s, cut off or frozen ones %s, client-go %s", r.noticed[0], r.noticed[1], r.noticed[2])
 	line("longest without a leader, while the API server was healthy and a sidecar could lead: %s, from %s", stamp(r.raw.length()), stamp(r.raw.from))
 	line("  beyond the expiry of the lease: %s, from %s", stamp(r.overdue.length()), stamp(r.overdue.from))
 	line("violations: %d", len(r.violations))
 	return b.String()
 }
-
-func longest(overlaps []overlap) string {
-	most := time.Duration(0)
-	for _, o := range overlaps {
-		most = max(most, o.length)
-	}
-	return ms(most)
-}
-
-func ms(d time.Duration) string { return d.Round(time.Millisecond).String() }
 
 // story is what there is to read about the violations: each of the first ones with what happened around it. All that
 // happened goes to a file.
