@@ -95,7 +95,7 @@ func (d *driver) reportDenied() {
 // Role is the RBAC Role, as JSON, that an elector of this lease needs. RBAC cannot limit create to a name.
 func Role(namespace, lease string) string {
 	return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":"` + namespace +
-		`","name":"elector-sidecar"},"rules":[` +
+		`","name":"elector-sidecar:` + lease + `"},"rules":[` +
 		`{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},` +
 		`{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"resourceNames":["` + lease +
 		`"],"verbs":["get","list","watch","update"]}]}`
