@@ -5,7 +5,7 @@ SHELL := /bin/sh
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 ldflags := -s -w -X main.version=$(version)
 # The race detector needs a C compiler; go env says 0 where there is none.
-race    ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .PHONY: help
 help: ## list the targets
@@ -23,8 +23,12 @@ demo: ## three sidecars elect, hand over and fail over (CLUSTER=1: on the kubeco
 test: test-fast ## run every test, those on a real kube-apiserver included
 	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go test $(race) -p 1 -timeout 30m ./...
 
+.PHONY: test-deps
+test-deps:
+	@test/deps.sh
+
 .PHONY: test-fast
-test-fast: ## run the tests that need no control plane
+test-fast: test-deps ## run the tests that need no control plane
 	go test $(race) -timeout 5m -skip '^TestSimulation$$' ./...
 	go test -timeout 5m -run '^TestSimulation$$' ./pkg/elector # one goroutine a schedule: there is no race to detect
 
