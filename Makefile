@@ -48,6 +48,12 @@ simulate: ## run N simulated schedules (SEED=n: that one, with its trace)
 mutants: ## take one guard of the election away at a time; the simulation has to notice each
 	go run ./internal/mutants
 
+.PHONY: fuzz
+fuzz: ## fuzz each target for FUZZTIME
+	go test ./pkg/elector -run '^$$' -fuzz '^FuzzLease$$' -fuzztime $(or $(FUZZTIME),60s)
+	go test ./pkg/httpapi -run '^$$' -fuzz '^FuzzQuery$$' -fuzztime $(or $(FUZZTIME),60s)
+	go test ./cmd/elector-sidecar -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime $(or $(FUZZTIME),60s)
+
 .PHONY: chaos
 chaos: ## faults on real processes and a real kube-apiserver for DURATION (SEED=n: the same schedule again)
 	assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./chaos -duration $(or $(DURATION),2m) $(if $(SEED),-seed $(SEED))

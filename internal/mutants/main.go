@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"release: gives up on a conflict", "machine.go",
 		"		m.wantRead, m.contested, m.retryAt = true, w, Instant{}\n", "		if m.state == HandingOver {\n\t\t\tm.become(Stopped)\n\t\t\treturn\n\t\t}\n\t\tm.wantRead, m.contested, m.retryAt = true, w, Instant{}\n"},
 	{"stop: goes on leading", "machine.go",
-		"		m.become(HandingOver)\n\t\tm.keepUntil(now.Add(m.handoverTimeout))\n", "		m.keepUntil(now.Add(m.handoverTimeout))\n"},
+		"\tm.become(HandingOver)\n\tm.keepUntil(now.Add(m.handoverTimeout))\n", "\tm.keepUntil(now.Add(m.handoverTimeout))\n"},
 	{"stop: does not settle writes without an answer", "machine.go",
 		"case !m.wantRead && len(m.unsettled) == 0:", "case !m.wantRead:"},
 	{"stop: leaves a write on the wire", "machine.go",

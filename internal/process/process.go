@@ -100,6 +100,7 @@ type Leader struct {
 	Term         int32  `json:"term"`
 	FencingToken uint64 `json:"fencingToken"`
 	ValidForMs   int64  `json:"validForMs"`
+	Reason       string `json:"reason"`
 	Revision     string `json:"revision"`
 }
 

@@ -57,6 +57,24 @@ func TestCaseB1FirstAnswerAfterAPause(t *testing.T) {
 	}
 }
 
+// B1, once more: a time of day that jumps ahead and back again before the loop runs. "Not leader" was said, so it holds
+// until a renewal succeeds.
+func TestCaseB1JumpAheadAndBackAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, store *electortest.Store) {
+		a := start(t, store, "a_1")
+		settle()
+		a.clock.stepWall(2 * time.Minute)
+		if a.leads() {
+			t.Fatal("leads after the jump")
+		}
+		a.clock.stepWall(-2 * time.Minute)
+		if s := a.Status(); s.IsLeader || s.Leader != "" {
+			t.Fatalf("leads again without a renewal: %+v", s)
+		}
+		until(t, 2*retryPeriod, "a leads after its next renewal", a.leads)
+	})
+}
+
 // stall makes the election loop stand still where it is next to log something, until the test lets it go.
 func stall(t *testing.T, log *journal) (letGo func()) {
 	letGo = log.hold()

@@ -286,27 +286,30 @@ func TestCaseE5NewsAlternates(t *testing.T) {
 		}
 		var mu sync.Mutex
 		contents := map[string]content{} // by revision
+		check := func(s elector.Status) {
+			now := content{s.State, s.IsLeader, s.Leader, s.Term}
+			mu.Lock()
+			defer mu.Unlock()
+			if before, known := contents[s.Revision]; known && before != now {
+				t.Errorf("revision %s is %+v, and %+v", s.Revision, before, now)
+			}
+			contents[s.Revision] = now
+			if s.IsLeader != (s.FencingToken > 0) || s.IsLeader != (s.ValidFor > 0) || s.IsLeader && s.Leader != "a_1" {
+				t.Errorf("a reader is told %+v", s)
+			}
+		}
 		var readers sync.WaitGroup
-		for range 100 {
-			readers.Go(func() {
-				last := ""
-				for {
-					s, err := a.Wait(t.Context(), func(s elector.Status) bool { return s.Revision != last })
+		for i := range 100 {
+			readers.Go(func() { // half of them wait for news, half look every now and then
+				for last := a.Status(); last.State != elector.Stopped; check(last) {
+					var err error
+					if i%2 == 0 {
+						last, err = a.Wait(t.Context(), func(s elector.Status) bool { return s.Revision != last.Revision })
+					} else {
+						time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+						last, err = a.Status(), t.Context().Err()
+					}
 					if err != nil {
-						return
-					}
-					last = s.Revision
-					now := content{s.State, s.IsLeader, s.Leader, s.Term}
-					mu.Lock()
-					if before, known := contents[s.Revision]; known && before != now {
-						t.Errorf("revision %s is %+v, and %+v", s.Revision, before, now)
-					}
-					contents[s.Revision] = now
-					mu.Unlock()
-					if s.IsLeader != (s.FencingToken > 0) || s.IsLeader != (s.ValidFor > 0) || s.IsLeader && s.Leader != "a_1" {
-						t.Errorf("a reader is told %+v", s)
-					}
-					if s.State == elector.Stopped {
 						return
 					}
 				}
@@ -321,9 +324,11 @@ func TestCaseE5NewsAlternates(t *testing.T) {
 			}
 			pass(time.Second)
 			edit(t, store, func(l *coordinationv1.Lease) {
-				l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = new("intruder"), new(int32(1))
+				l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = new("intruder"), new(int32(3))
 			})
-			pass(3 * time.Second)
+			pass(time.Second)
+			edit(t, store, func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions++ }) // the term alone
+			pass(4 * time.Second)
 			a.api.Cut()
 			pass(12 * time.Second)
 			a.api.Heal()

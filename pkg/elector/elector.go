@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,15 +42,27 @@ type Config struct {
 	// RenewDeadline is how long a renewal lets this process lead, counted from before it was sent: below
 	// LeaseDuration. The difference covers clocks of different speed.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals, and the longest between retries: below RenewDeadline, above 0.
+	// RetryPeriod is the time between renewals, and the longest between retries: at least MinRetryPeriod, and
+	// MinRequestTime below RenewDeadline.
 	RetryPeriod time.Duration
 	// HandoverTimeout is how long a leader that is stopped keeps the lease before it releases it, for the work that it
 	// guards to end. 0 or more.
 	HandoverTimeout time.Duration
+	// Unwell is what is wrong with the app at first, nil where nothing is: as told to SetHealth before the election begins.
+	Unwell error
 
 	// Clock is the system's where nil.
 	Clock Clock
+	// Observer is told of what happens. It may be nil.
+	Observer Observer
 }
+
+// The limits of Config's times. What is left of the renew deadline after a retry period is for two requests.
+const (
+	MinRetryPeriod     = 10 * time.Millisecond
+	MinRequestTime     = 20 * time.Millisecond
+	MaxHandoverTimeout = 24 * time.Hour
+)
 
 // Validate reports everything that is wrong, one error a problem.
 func (c *Config) Validate() error {
@@ -64,8 +77,8 @@ func (c *Config) Validate() error {
 	if problems := validation.IsDNS1123Label(c.Namespace); problems != nil {
 		wrong("elector: Namespace of the lease is %q: %s", c.Namespace, strings.Join(problems, "; "))
 	}
-	if c.Identity == "" {
-		wrong("elector: Identity is missing")
+	if c.Identity == "" || !utf8.ValidString(c.Identity) {
+		wrong("elector: Identity is %q; it must be UTF-8 and not empty", c.Identity)
 	}
 	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 || c.LeaseDuration/time.Second > math.MaxInt32 {
 		wrong("elector: LeaseDuration %s must be whole seconds from 1s to %ds", c.LeaseDuration, math.MaxInt32)
@@ -73,11 +86,11 @@ func (c *Config) Validate() error {
 	if c.RenewDeadline >= c.LeaseDuration {
 		wrong("elector: RenewDeadline %s must be below LeaseDuration %s", c.RenewDeadline, c.LeaseDuration)
 	}
-	if c.RetryPeriod <= 0 || c.RetryPeriod >= c.RenewDeadline {
-		wrong("elector: RetryPeriod %s must be above 0 and below RenewDeadline %s", c.RetryPeriod, c.RenewDeadline)
+	if c.RetryPeriod < MinRetryPeriod || c.RetryPeriod > c.RenewDeadline-MinRequestTime {
+		wrong("elector: RetryPeriod %s must be at least %s, and %s below RenewDeadline %s", c.RetryPeriod, MinRetryPeriod, MinRequestTime, c.RenewDeadline)
 	}
-	if c.HandoverTimeout < 0 {
-		wrong("elector: HandoverTimeout %s must not be below 0", c.HandoverTimeout)
+	if c.HandoverTimeout < 0 || c.HandoverTimeout > MaxHandoverTimeout {
+		wrong("elector: HandoverTimeout %s must be from 0s to %s", c.HandoverTimeout, MaxHandoverTimeout)
 	}
 	return errors.Join(problems...)
 }
@@ -99,6 +112,9 @@ func New(config Config) (*Elector, error) {
 	}
 	if config.Clock == nil {
 		config.Clock = systemClock{}
+	}
+	if config.Observer == nil {
+		config.Observer = noObserver{}
 	}
 	return &Elector{
 		config:   config,
@@ -179,6 +195,7 @@ func (e *Elector) run(ctx context.Context) (err error) {
 		handoverTimeout: c.HandoverTimeout,
 		sandbox:         c.Sandbox,
 	})
+	m.unwell = c.Unwell
 	// Requests outlive ctx: the release needs them.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	d := &driver{Elector: e, machine: m, log: log, inputs: make(chan input), ctx: requests,
@@ -207,7 +224,9 @@ type driver struct {
 
 	ctx     context.Context    // of all requests; it ends with the loop
 	abandon context.CancelFunc // of the write in flight
-	rewatch chan struct{}      // asks the observer to begin anew
+	rewatch chan struct{}      // asks observe to begin anew
+
+	steppedDown *Instant // when the handover that goes on began
 }
 
 func (d *driver) loop(ctx context.Context) error {
@@ -216,8 +235,10 @@ func (d *driver) loop(ctx context.Context) error {
 	stopped := ctx.Done()
 	for in := input(tick{}); ; {
 		now := d.config.Clock.Now()
+		from := d.machine.state
 		out := d.machine.step(now, in)
-		d.board.publish(now, d.machine.snapshot(now))
+		leaderless := d.board.publish(now, d.machine.snapshot(now))
+		d.stepped(now, in, from, leaderless)
 		for _, event := range out.events {
 			d.log.Info(event.msg, event.kv...)
 		}
@@ -278,7 +299,7 @@ func (d *driver) write(ctx context.Context, w *write) input {
 	} else {
 		lease, err = d.config.Client.Update(ctx, w.record.lease, metav1.UpdateOptions{})
 	}
-	if d.reach.note(verb, err) {
+	if d.answered(verb, err) {
 		d.reportDenied()
 	}
 	if err != nil {

@@ -219,6 +219,7 @@ type machine struct {
 	cooldown    time.Duration
 	outUntil    Instant // after a resignation
 	unwell      error   // what is wrong with the app
+	leaving     string  // why it steps down, or last did; "" when it was told to stop
 }
 
 func newMachine(s settings) *machine {
@@ -411,6 +412,7 @@ func (m *machine) settle(now Instant, in written) {
 	if m.out(now) { // since the write was sent
 		m.become(HandingOver)
 		m.keepUntil(now)
+		m.leaving = m.illness()
 		return
 	}
 	m.token = in.record.version
@@ -582,9 +584,11 @@ func (m *machine) stop(now Instant) {
 	switch {
 	case m.state == Leading:
 		m.stepDown(now, "told to stop")
+		m.leaving = ""
 	case m.state == Following && (m.ours || m.inFlight != nil || len(m.unsettled) > 0):
 		m.become(HandingOver)
 		m.keepUntil(now)
+		m.leaving = ""
 	case m.state == Starting || m.state == Following:
 		m.become(Stopped)
 	}
@@ -593,24 +597,36 @@ func (m *machine) stop(now Instant) {
 func (m *machine) resign(now Instant, in resign) {
 	if m.state == Leading {
 		m.cooldown = in.cooldown
-		m.stepDown(now, "asked to resign")
+		m.stepDown(now, fmt.Sprintf("asked to resign, with a cooldown of %s", in.cooldown))
 	}
 }
 
 func (m *machine) health(now Instant, in health) {
-	if (m.unwell == nil) != (in.err == nil) {
-		m.log("the app's health has changed", "err", fmt.Sprint(in.err))
+	switch {
+	case m.unwell != nil && in.err == nil:
+		m.log("the app is healthy")
+	case m.unwell == nil && in.err != nil:
+		m.log("the app is unhealthy", "err", in.err.Error())
 	}
 	m.unwell = in.err
 	if m.unwell != nil && m.state == Leading {
-		m.stepDown(now, "the app is unhealthy: "+m.unwell.Error())
+		m.stepDown(now, m.illness())
 	}
+}
+
+// illness says what is wrong with the app, "" where nothing is.
+func (m *machine) illness() string {
+	if m.unwell == nil {
+		return ""
+	}
+	return "the app is unhealthy: " + m.unwell.Error()
 }
 
 // stepDown ends leadership while the lease is still held, so that it can be handed over in order.
 func (m *machine) stepDown(now Instant, why string) {
 	m.become(HandingOver)
 	m.keepUntil(now.Add(m.handoverTimeout))
+	m.leaving = why
 	m.log("handing over", "because", why, "keepingTheLeaseFor", m.handoverTimeout.String())
 }
 
@@ -677,10 +693,12 @@ func (m *machine) handOver(now Instant) {
 
 // stamp is the time to write on the Lease: the time of day, but no earlier than the boot clock says since the last one.
 // client-go's standbys take a record for unchanged whose times fall into the same seconds as one that they saw before,
-// which a time of day that is set back can bring about.
+// which a time of day that is set back can bring about. One that is set back by more than a lease lasts cannot: they
+// would have taken the lease before it came to those seconds again.
 func (m *machine) stamp(now Instant) time.Time {
 	stamp := now.Wall
-	if least := m.stamped.Wall.Add(max(now.Boot-m.stamped.Boot, time.Microsecond)); least.After(stamp) {
+	least := m.stamped.Wall.Add(max(now.Boot-m.stamped.Boot, time.Microsecond))
+	if back := least.Sub(stamp); 0 < back && back <= 2*m.leaseDuration {
 		stamp = least
 	}
 	m.stamped = Instant{Boot: now.Boot, Wall: stamp}

@@ -220,7 +220,7 @@ func TestClocks(t *testing.T) {
 func TestRenewTimesNeverFallBack(t *testing.T) {
 	m := newTable(t).lead()
 	before := m.seen.renewed
-	m.now.Wall = m.now.Wall.Add(-time.Hour)
+	m.now.Wall = m.now.Wall.Add(-20 * time.Second)
 	for range 20 {
 		m.after(2 * time.Second).do(tick{})
 		m.writes(renewing)
@@ -229,6 +229,12 @@ func TestRenewTimesNeverFallBack(t *testing.T) {
 			t.Fatalf("renewed at %s, then at %s", before, m.seen.renewed)
 		}
 		before = m.seen.renewed
+	}
+	// A time that is far off, ours or a predecessor's, is not carried on.
+	m.now.Wall = m.now.Wall.Add(-time.Hour)
+	m.after(2 * time.Second).do(tick{})
+	if w := m.writes(renewing); !w.record.renewed.Equal(m.now.Wall) {
+		t.Errorf("renewed at %s, when it is %s", w.record.renewed, m.now.Wall)
 	}
 }
 

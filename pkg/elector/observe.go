@@ -99,7 +99,7 @@ func (d *driver) look() (version string, err error) {
 // list returns what the Lease is, and the resourceVersion to watch from.
 func (d *driver) list(ctx context.Context) (seen observed, version string, err error) {
 	list, err := d.config.Client.List(ctx, metav1.ListOptions{FieldSelector: d.selector()})
-	d.reach.note("list", err)
+	d.answered("list", err)
 	if err != nil {
 		return observed{}, "", fmt.Errorf("list: %w", err)
 	}
@@ -120,11 +120,11 @@ func (d *driver) list(ctx context.Context) (seen observed, version string, err e
 // get returns what the Lease is. Without one it cannot say as of which resourceVersion.
 func (d *driver) get(ctx context.Context) (seen observed, err error) {
 	lease, err := d.config.Client.Get(ctx, d.config.Name, metav1.GetOptions{})
+	d.answered("get", err)
 	if apierrors.IsNotFound(err) {
 		d.reach.note("get", nil)
 		return observed{}, nil
 	}
-	d.reach.note("get", err)
 	if err != nil {
 		return observed{}, fmt.Errorf("get: %w", err)
 	}
@@ -149,11 +149,12 @@ func (d *driver) watch(version string) error {
 		TimeoutSeconds:      new(int64((watchTimeout + rand.N(watchTimeout/10)) / time.Second)),
 	})
 	inTime := late.Stop()
-	d.reach.note("watch", err)
+	d.answered("watch", err)
 	if err != nil || !inTime {
 		return fmt.Errorf("watch: %w", errors.Join(err, context.Cause(ctx)))
 	}
 	defer watcher.Stop()
+	defer d.watchEnded()
 	d.report(nil)
 	var again <-chan time.Time
 	if len(d.Denied()) > 0 {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,18 @@ type Status struct {
 	AcquireTime, RenewTime time.Time
 	// Revision changes with every change of Leader, Term, IsLeader or State. It is opaque.
 	Revision string
+	// RenewalAge is the time since the renewal of the lease that counts: since it was sent where this process holds the
+	// lease, since it was seen where another does. 0 where nobody holds it, as far as is known.
+	RenewalAge time.Duration
+	// Transitions counts the leaders that became known after the first; a leader counts again with another term.
+	Transitions int
+	// LeaderlessFor is for how long Leader has been "" now, and LeaderlessTotal for how long since New in all.
+	LeaderlessFor, LeaderlessTotal time.Duration
+	// Reason is why this process steps down or does not contend, where that is the app's health or a resignation; else "".
+	// A change of it alone is no change of Revision.
+	Reason string
+	// Unhealthy is whether the app was last told to be (SetHealth).
+	Unhealthy bool
 	// Known is whether the Lease has been read from the API server.
 	Known bool
 	// Stopping is whether the election has been told to end: this process will not lead again.
@@ -50,20 +63,40 @@ type snapshot struct {
 	leadsSince  Instant       // while leading: when the renewal that counts was sent
 	holderUntil Instant       // while another holds the lease: when it expires
 	deadline    time.Duration // how long a renewal counts
-	beat        Instant       // when the loop last ran
-	failure     error         // why it ended, if not in good order
+	held        bool          // the lease is held by somebody
+	heldSince   Instant       // when it was last renewed
+	illness     string        // of the app
+	leaving     string        // why this process steps down, or contends again only at outUntil
+	outUntil    Instant
+	beat        Instant // when the loop last ran
+	failure     error   // why it ended, if not in good order
 
+	history
 	revision string
 	changed  chan struct{} // closed when there is another revision
+}
+
+// history is what comes of all snapshots, up to the beat of the one that has it.
+type history struct {
+	leader      string // the last that was known, and its term
+	leaderTerm  int32
+	transitions int
+	spell       time.Duration // for how long no leader has been known, and in all
+	total       time.Duration
 }
 
 func (m *machine) snapshot(now Instant) snapshot {
 	s := snapshot{state: m.state, known: m.known, stopping: m.stopping || m.state == Stopped, beat: now,
 		deadline: m.renewDeadline}
+	s.illness, s.leaving, s.outUntil = m.illness(), m.leaving, m.outUntil
 	if m.state == Leading {
 		s.token, s.leadsSince = m.token, m.renewedAt
 	}
 	if r := m.seen; r != nil {
+		s.held, s.heldSince = r.holder != "", m.seenAt
+		if m.ours && m.renewedAt != (Instant{}) {
+			s.heldSince = m.renewedAt
+		}
 		s.term, s.acquired, s.renewed = r.transitions, r.acquired, r.renewed
 		if r.holder != "" && r.holder != m.identity && m.expiresIn(now) > 0 {
 			s.holder, s.holderUntil = r.holder, now.Add(m.expiresIn(now))
@@ -90,13 +123,53 @@ func (s *snapshot) left(now Instant) (time.Duration, bool) {
 	return 0, false
 }
 
-// at is the status at an instant, which may be later than the loop has got to (rules S3 and S6).
-func (s *snapshot) at(now Instant, identity string) Status {
-	status := Status{State: s.state, Leader: s.holder, Term: s.term, AcquireTime: s.acquired, RenewTime: s.renewed,
-		Revision: s.revision, Known: s.known, Stopping: s.stopping}
+// leaderless is for how long no leader has been known: in the spell that goes on, and in all.
+func (s *snapshot) leaderless(now Instant) (spell, total time.Duration) {
+	span := now.Boot - s.beat.Boot
 	left, ends := s.left(now)
+	if !ends {
+		return s.spell + span, s.total + span
+	}
+	spell = min(max(0, -left), span)
+	return spell, s.total + spell
+}
+
+// goOn carries the history of the snapshot before into s.
+func (s *snapshot) goOn(before *snapshot, now Instant, identity string) {
+	s.history = before.history
+	s.spell, s.total = before.leaderless(now)
+	leader := s.holder
+	if s.state == Leading {
+		leader = identity
+	}
+	if leader == "" || leader == s.leader && s.term == s.leaderTerm {
+		return
+	}
+	if s.leader != "" {
+		s.transitions++
+	}
+	s.leader, s.leaderTerm = leader, s.term
+}
+
+// at is the status at an instant, which may be later than the loop has got to (rules S3 and S6); over is what over says,
+// or what is known better.
+func (s *snapshot) at(now Instant, identity string, over bool) Status {
+	status := Status{State: s.state, Leader: s.holder, Term: s.term, AcquireTime: s.acquired, RenewTime: s.renewed,
+		Revision: s.revision, Known: s.known, Stopping: s.stopping, Transitions: s.transitions,
+		Unhealthy: s.illness != ""}
+	status.LeaderlessFor, status.LeaderlessTotal = s.leaderless(now)
+	if s.held {
+		status.RenewalAge = now.Boot - s.heldSince.Boot
+	}
 	switch {
-	case ends && left <= 0:
+	case s.state == Stopped:
+	case s.illness != "":
+		status.Reason = s.illness
+	case s.state == HandingOver || now.Boot < s.outUntil.Boot:
+		status.Reason = s.leaving
+	}
+	switch left, _ := s.left(now); {
+	case over:
 		status.Leader = ""
 		status.Revision += "x"
 		if s.state == Leading {
@@ -118,6 +191,10 @@ type board struct {
 	current snapshot
 	number  int
 	lapse   *time.Timer // wakes those who wait when the current snapshot ends, whatever the loop is doing
+
+	// ended: leadership was seen to have ended since the last renewal. A time of day that jumps ahead and back again does
+	// not bring it back.
+	ended atomic.Bool
 }
 
 func newBoard(clock Clock, identity string, deadline time.Duration) *board {
@@ -129,11 +206,13 @@ func newBoard(clock Clock, identity string, deadline time.Duration) *board {
 	return b
 }
 
-// publish makes s the current snapshot, and wakes those who wait if it is news.
-func (b *board) publish(now Instant, s snapshot) {
+// publish makes s the current snapshot, and wakes those who wait if it is news. It returns for how long no leader has
+// been known until now.
+func (b *board) publish(now Instant, s snapshot) (leaderless time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if lapsed(&b.current, now) || !b.current.sameNews(&s) {
+	s.goOn(&b.current, now, b.identity)
+	if b.current.over(now) || !b.current.sameNews(&s) {
 		b.number++
 		s.revision = b.epoch + "-" + strconv.Itoa(b.number)
 		s.changed = make(chan struct{})
@@ -141,8 +220,12 @@ func (b *board) publish(now Instant, s snapshot) {
 	} else {
 		s.revision, s.changed = b.current.revision, b.current.changed
 	}
+	if s.leadsSince != b.current.leadsSince {
+		b.ended.Store(false)
+	}
 	b.current = s
 	b.watchLapse(now)
+	return s.spell
 }
 
 // end publishes the end of the loop: nothing is led from here on, whatever the machine thought (rule S6).
@@ -154,7 +237,8 @@ func (b *board) end(failure error) {
 	b.publish(s.beat, s)
 }
 
-func lapsed(s *snapshot, now Instant) bool {
+// over tells whether the leader that the snapshot knows may be none any more.
+func (s *snapshot) over(now Instant) bool {
 	left, ends := s.left(now)
 	return ends && left <= 0
 }
@@ -190,7 +274,12 @@ func (b *board) checkLapse() {
 func (b *board) read() (Status, <-chan struct{}) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.current.at(b.clock.Now(), b.identity), b.current.changed
+	now := b.clock.Now()
+	over := b.current.over(now) || b.current.state == Leading && b.ended.Load()
+	if over && b.current.state == Leading {
+		b.ended.Store(true)
+	}
+	return b.current.at(now, b.identity, over), b.current.changed
 }
 
 // wait returns the status once enough says so. Where ctx ends first it returns the status of then and ctx's error.
@@ -220,7 +309,7 @@ func (b *board) health() error {
 		return fmt.Errorf("the election has ended: %w", s.failure)
 	case s.state == Stopped:
 		return nil
-	case s.state == Leading && lapsed(&s, now):
+	case s.state == Leading && s.over(now):
 		return errors.New("the leader outlived its renew deadline")
 	case now.Boot-s.beat.Boot > s.deadline:
 		return fmt.Errorf("the election loop has not run for %s", (now.Boot - s.beat.Boot).Round(time.Millisecond))

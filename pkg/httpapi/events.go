@@ -25,7 +25,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 // stream sends what message makes of each revision, until the client goes or the election ends. Each client has a
 // goroutine of its own, so one that does not read holds up nobody: its connection is closed when a write takes too long.
 func (a *api) stream(w http.ResponseWriter, r *http.Request, message func(elector.Status) []byte) {
-	if !a.admit(w) {
+	if !noBody(w, r) || !a.admit(w) {
 		return
 	}
 	defer a.waiters.Add(-1)

@@ -39,6 +39,10 @@ type Config struct {
 	Cooldown time.Duration
 	// MaxWaiters is how many requests may block at once; one more is answered with 503.
 	MaxWaiters int
+	// Metrics are what /metrics serves beside the state of the election. It may be nil.
+	Metrics *Metrics
+	// AppHealth is whether the election depends on the app's health.
+	AppHealth bool
 }
 
 type api struct {
@@ -61,7 +65,7 @@ func New(election Election, config Config) http.Handler {
 	get("/events", a.events)
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
-	get("/metrics", metrics(election, config).ServeHTTP)
+	get("/metrics", a.metrics(config.Metrics))
 	router.Handle("/resign", only(fromThisPod(a.resign), http.MethodPost))
 	router.Handle("/release", only(fromThisPod(a.release), http.MethodPost))
 	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

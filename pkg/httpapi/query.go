@@ -4,6 +4,7 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,7 +26,8 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the query %q cannot be read: %w", r.URL.RawQuery, err)
 	}
-	for name, given := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		given := values[name]
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("there is no parameter %q; %s takes %s", name, r.URL.Path, strings.Join(known, " and "))
 		}

@@ -5,6 +5,7 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -26,26 +27,31 @@ type leaderAnswer struct {
 	ValidForMs   int64  `json:"validForMs"`
 	AcquireTime  string `json:"acquireTime,omitempty"`
 	RenewTime    string `json:"renewTime,omitempty"`
+	Reason       string `json:"reason,omitempty"`
 	Revision     string `json:"revision"`
 }
 
-func (a *api) answer(s elector.Status) leaderAnswer {
+func (c *Config) answer(s elector.Status) leaderAnswer {
 	return leaderAnswer{
 		Name:         podOf(s.Leader),
 		Identity:     s.Leader,
 		IsLeader:     s.IsLeader,
 		State:        s.State.String(),
-		PodName:      a.PodName,
-		PodUID:       a.PodUID,
-		Lease:        a.Lease,
+		PodName:      c.PodName,
+		PodUID:       c.PodUID,
+		Lease:        c.Lease,
 		Term:         s.Term,
 		FencingToken: s.FencingToken,
 		ValidForMs:   s.ValidFor.Milliseconds(),
 		AcquireTime:  leaseTime(s.AcquireTime),
 		RenewTime:    leaseTime(s.RenewTime),
+		Reason:       s.Reason,
 		Revision:     s.Revision,
 	}
 }
+
+// Leader is what /leader answers while the status is s.
+func (c *Config) Leader(s elector.Status) []byte { return encode(c.answer(s)) }
 
 func leaseTime(t time.Time) string {
 	if t.IsZero() {
@@ -122,7 +128,7 @@ func (a *api) wait(w http.ResponseWriter, r *http.Request) {
 	case status.Stopping:
 		problem(w, http.StatusServiceUnavailable, "the sidecar is stopping; this pod will not lead")
 	default:
-		problem(w, http.StatusGatewayTimeout, fmt.Sprintf("this pod is still not %s after %s", wanted, timeout))
+		problem(w, http.StatusGatewayTimeout, fmt.Sprintf("%s did not come true within %s", wanted, timeout))
 	}
 }
 
@@ -189,7 +195,7 @@ func (a *api) block(w http.ResponseWriter, r *http.Request, wait time.Duration, 
 	if enough(status) || wait == 0 {
 		return status, true
 	}
-	if !a.admit(w) {
+	if !noBody(w, r) || !a.admit(w) {
 		return status, false
 	}
 	defer a.waiters.Add(-1)
@@ -197,6 +203,21 @@ func (a *api) block(w http.ResponseWriter, r *http.Request, wait time.Duration, 
 	defer cancel()
 	status, _ = a.election.Wait(ctx, enough)
 	return status, r.Context().Err() == nil
+}
+
+// noBody reads the body that a waiting request should not have: net/http notices that a client has gone only once
+// there is nothing left to read. It is false where that was answered as an error.
+func noBody(w http.ResponseWriter, r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	const most = 64 << 10
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, most)); err != nil {
+		problem(w, http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v; send none", err))
+		return false
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it was for the body
+	return true
 }
 
 // admit counts a request among those that wait, or refuses it. Who is admitted has to be counted out again.

@@ -68,21 +68,22 @@ func (c *campaign) hit(f fault, t target, run func(*seat, fault)) {
 }
 
 func (c *campaign) victim(f fault, t target) *seat {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	var isHurt [seats]bool // looked up first: a seat's lock comes before the campaign's
 	hurt := 0
-	for _, s := range c.seats {
-		if s.isHurt() {
+	for i, s := range c.seats {
+		if isHurt[i] = s.isHurt(); isHurt[i] {
 			hurt++
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	first := f.seat
 	if first == theLeader {
 		first = c.leader
 	}
 	for i := range c.seats {
 		s := c.seats[(first+i)%len(c.seats)]
-		if !s.busy[t] && (hurt < mostHurt || s.isHurt()) {
+		if !s.busy[t] && (hurt < mostHurt || isHurt[s.index]) {
 			s.busy[t] = true
 			return s
 		}
