@@ -14,10 +14,10 @@ import (
 // life is one process of a candidate, from its start to its end.
 type life struct {
 	seat   int
-	pod    string       // name and UID: a restart in the same pod is another life of it
-	number int          // counts the lives of a seat
-	theirs bool         // client-go's
-	told   atomic.Int64 // when it was told to stop, in nanoseconds; 0: it was not
+	pod    string        // name and UID: a restart in the same pod is another life of it
+	number int           // counts the lives of a seat
+	theirs bool          // client-go's
+	told   *atomic.Int64 // when its pod was told to stop, in nanoseconds; 0: it was not. All lives of a pod share it
 }
 
 func (l *life) String() string { return fmt.Sprintf("%s (life %d)", l.pod, l.number) }
@@ -35,7 +35,8 @@ func (a answer) String() string {
 	return fmt.Sprintf("%s with token %d, asked at %s, answered at %s, valid for %s", a.who, a.token, stamp(a.sent), stamp(a.received), a.valid)
 }
 
-// promised is until when an app may count on the answer. A leader that is told to stop hands over earlier.
+// promised is until when an app may count on the answer. A pod that is told to stop hands over earlier, also where the
+// answer was that of a former life of its sidecar: the next one has resumed the lease.
 func (a answer) promised() time.Duration {
 	until := a.sent + a.valid
 	if told := a.who.told.Load(); told != 0 {

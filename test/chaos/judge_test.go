@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,13 @@ func (p *planted) life(name string) *life {
 		p.lives = map[string]*life{}
 	}
 	if p.lives[name] == nil {
-		p.lives[name] = &life{pod: name[:1], number: int(name[2] - '0')}
+		told := new(atomic.Int64)
+		for _, other := range p.lives {
+			if other.pod == name[:1] {
+				told = other.told
+			}
+		}
+		p.lives[name] = &life{pod: name[:1], number: int(name[2] - '0'), told: told}
 	}
 	return p.lives[name]
 }
@@ -68,6 +75,7 @@ func TestJudgeFindsWhatMustNotBe(t *testing.T) {
 		"before the promise is over": {history: a().leads("b/1", 7, 2900, 2990, 2000), promises: 1},
 		"once the promise is over":   {history: a().leads("b/1", 7, 2900, 3010, 2000)},
 		"after it was told to stop":  {history: a().told("a/1", 1020).leads("b/1", 7, 1030, 1040, 2000)},
+		"after its next life was":    {history: a().leads("a/2", 6, 1010, 1015, 2000).told("a/2", 1020).leads("b/1", 7, 1030, 1040, 2000)},
 		"before it was told to stop": {history: a().told("a/1", 1050).leads("b/1", 7, 1030, 1040, 2000), promises: 1},
 		"restarted in the same pod":  {history: a().leads("a/2", 7, 1030, 1040, 2000)},
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/elector-sidecar/elector-sidecar/internal/process"
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
-	"github.com/elector-sidecar/elector-sidecar/test/port"
 	"github.com/elector-sidecar/elector-sidecar/test/proxy"
 )
 
@@ -47,6 +46,7 @@ type seat struct {
 	mu   sync.Mutex
 	hurt map[string]bool // why it is not able
 	pod  int             // counts its pods
+	told *atomic.Int64   // when this pod was told to stop
 	live *living
 	born int
 }
@@ -59,8 +59,12 @@ type living struct {
 }
 
 func newSeat(c *campaign, index int) (*seat, error) {
-	s := &seat{campaign: c, index: index, name: fmt.Sprintf("sidecar-%d", index), address: port.Free(c.stage),
+	host := loopback()
+	s := &seat{campaign: c, index: index, name: fmt.Sprintf("sidecar-%d", index), address: fmt.Sprint(host, ":", 11000+index),
 		network: proxy.Start(c.stage, c.plane.Address()), busy: map[target]bool{}, hurt: map[string]bool{}}
+	s.network.Cut() // it moves
+	s.network.Address = fmt.Sprint(host, ":", 11100+index)
+	s.network.Heal()
 	if s.theirs() {
 		s.name = "client-go"
 	}
@@ -80,17 +84,27 @@ func newSeat(c *campaign, index int) (*seat, error) {
 	return s, nil
 }
 
+// loopback is an address that is this campaign's alone. Its ports are let go and taken again, and on 127.0.0.1 other
+// tests could take them in between.
+func loopback() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 100+pid>>16&63, pid>>8&255, pid&255)
+}
+
 func (s *seat) theirs() bool { return s.index == sidecars }
 
 // start starts a process in the seat, of the same pod as the last one or of a new one.
 func (s *seat) start(newPod bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if newPod || s.told == nil || s.theirs() { // client-go has a new identity each time
+		s.told = new(atomic.Int64)
+	}
 	if newPod {
 		s.pod++
 	}
 	s.born++
-	l := &life{seat: s.index, pod: fmt.Sprintf("%s_%d", s.name, s.pod), number: s.born, theirs: s.theirs()}
+	l := &life{seat: s.index, pod: fmt.Sprintf("%s_%d", s.name, s.pod), number: s.born, theirs: s.theirs(), told: s.told}
 	env := []string{
 		fmt.Sprintf("POD_UID=%d", s.pod),
 		"POD_NAMESPACE=" + cluster.Namespace,
@@ -105,7 +119,7 @@ func (s *seat) start(newPod bool) {
 	if s.theirs() {
 		binary = s.self
 		env = append(env, asTheirs+"=1")
-		l.pod = fmt.Sprintf("%s_%d", s.name, s.born) // client-go has a new identity each time
+		l.pod = fmt.Sprintf("%s_%d", s.name, s.born)
 	}
 	fmt.Fprintf(s.log, "--- %s at %s\n", l, stamp(s.now()))
 	p, err := process.Start(binary, s.name, env, s.log)
