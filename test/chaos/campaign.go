@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	leaseName = "chaos"
-	account   = "chaos"
+	account = "chaos"
 	// calmTime is how long it may take after all faults are over until somebody leads: a lease, and some time for
 	// connections that are not yet known to be dead.
 	calmTime = leaseDuration + 10*time.Second
@@ -45,6 +44,7 @@ type campaign struct {
 	self   string // this program
 	dir    string
 	stderr io.Writer
+	lease  string // its name; an identity is guarded in the network namespace, in which another campaign may run
 
 	stage  *stage
 	plane  *plane
@@ -87,7 +87,8 @@ type options struct {
 
 // run runs a campaign. The report is valid where the error is nil, and may tell of violations.
 func run(ctx context.Context, o options) (r *report, err error) {
-	c := &campaign{seed: o.seed, length: o.length, binary: o.binary, stderr: o.stderr, faults: map[kind]int{}}
+	c := &campaign{seed: o.seed, length: o.length, binary: o.binary, stderr: o.stderr,
+		lease: fmt.Sprintf("chaos-%d", os.Getpid()), faults: map[kind]int{}}
 	if c.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
@@ -246,7 +247,7 @@ func (c *campaign) tell() {
 func (c *campaign) admit(ctx context.Context) error {
 	opts := metav1.CreateOptions{}
 	meta := metav1.ObjectMeta{Name: account, Namespace: cluster.Namespace}
-	role := cluster.LeaseRole(leaseName, "create", "get", "list", "watch", "update")
+	role := cluster.LeaseRole(c.lease, "create", "get", "list", "watch", "update")
 	role.ObjectMeta = meta
 	_, err1 := c.plane.client.CoreV1().ServiceAccounts(meta.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, opts)
 	_, err2 := c.plane.client.RbacV1().Roles(meta.Namespace).Create(ctx, role, opts)
@@ -262,7 +263,7 @@ func (c *campaign) admit(ctx context.Context) error {
 func (c *campaign) observe(ctx context.Context) {
 	for ; ctx.Err() == nil; c.sleep(ctx, 50*time.Millisecond) {
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
-		lease, err := c.leases.Get(short, leaseName, metav1.GetOptions{})
+		lease, err := c.leases.Get(short, c.lease, metav1.GetOptions{})
 		cancel()
 		version := ""
 		switch {
@@ -275,7 +276,7 @@ func (c *campaign) observe(ctx context.Context) {
 			version = lease.ResourceVersion
 		}
 		watcher, err := c.leases.Watch(ctx, metav1.ListOptions{ResourceVersion: version,
-			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, leaseName).String()})
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, c.lease).String()})
 		if err != nil {
 			continue
 		}

@@ -116,7 +116,7 @@ func (s *seat) stop() {
 	l := s.current()
 	was := s.now()
 	l.due.Store(true)
-	l.life.told.Store(int64(was))
+	l.life.stops.add(was)
 	s.signal(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
@@ -237,9 +237,9 @@ func (c *campaign) tamper(f fault) {
 	defer cancel()
 	t := tampering{what: f.kind, invoked: c.now()}
 	if f.kind == deletion {
-		err = c.leases.Delete(ctx, leaseName, metav1.DeleteOptions{})
+		err = c.leases.Delete(ctx, c.lease, metav1.DeleteOptions{})
 	} else {
-		_, err = c.leases.Patch(ctx, leaseName, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = c.leases.Patch(ctx, c.lease, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	t.answered = c.now()
 	if status := apierrors.APIStatus(nil); err != nil && !errors.As(err, &status) {

@@ -7,17 +7,40 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // life is one process of a candidate, from its start to its end.
 type life struct {
 	seat   int
-	pod    string        // name and UID: a restart in the same pod is another life of it
-	number int           // counts the lives of a seat
-	theirs bool          // client-go's
-	told   *atomic.Int64 // when its pod was told to stop, in nanoseconds; 0: it was not. All lives of a pod share it
+	pod    string // name and UID: a restart in the same pod is another life of it
+	number int    // counts the lives of a seat
+	theirs bool   // client-go's
+	began  time.Duration
+	stops  *stops // of its pod: all lives of a pod share them
+}
+
+// stops are the instants at which a pod was told to stop. After one it may have been started again.
+type stops struct {
+	mu sync.Mutex
+	at []time.Duration
+}
+
+func (s *stops) add(at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, at)
+}
+
+// next is the first of them from an instant on.
+func (s *stops) next(from time.Duration) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.at, func(at time.Duration) bool { return at >= from })
+	if i < 0 {
+		return 0, false
+	}
+	return s.at[i], true
 }
 
 func (l *life) String() string { return fmt.Sprintf("%s (life %d)", l.pod, l.number) }
@@ -39,8 +62,8 @@ func (a answer) String() string {
 // answer was that of a former life of its sidecar: the next one has resumed the lease.
 func (a answer) promised() time.Duration {
 	until := a.sent + a.valid
-	if told := a.who.told.Load(); told != 0 {
-		until = min(until, time.Duration(told))
+	if stop, ok := a.who.stops.next(a.who.began); ok {
+		until = min(until, stop)
 	}
 	return until
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,13 +24,13 @@ func (p *planted) life(name string) *life {
 		p.lives = map[string]*life{}
 	}
 	if p.lives[name] == nil {
-		told := new(atomic.Int64)
+		shared := &stops{}
 		for _, other := range p.lives {
 			if other.pod == name[:1] {
-				told = other.told
+				shared = other.stops
 			}
 		}
-		p.lives[name] = &life{pod: name[:1], number: int(name[2] - '0'), told: told}
+		p.lives[name] = &life{pod: name[:1], number: int(name[2] - '0'), stops: shared}
 	}
 	return p.lives[name]
 }
@@ -44,7 +43,7 @@ func (p *planted) leads(name string, token uint64, sent, received, valid int) *p
 }
 
 func (p *planted) told(name string, ms int) *planted {
-	p.life(name).told.Store(int64(at(ms)))
+	p.life(name).stops.add(at(ms))
 	return p
 }
 
@@ -76,6 +75,7 @@ func TestJudgeFindsWhatMustNotBe(t *testing.T) {
 		"once the promise is over":   {history: a().leads("b/1", 7, 2900, 3010, 2000)},
 		"after it was told to stop":  {history: a().told("a/1", 1020).leads("b/1", 7, 1030, 1040, 2000)},
 		"after its next life was":    {history: a().leads("a/2", 6, 1010, 1015, 2000).told("a/2", 1020).leads("b/1", 7, 1030, 1040, 2000)},
+		"and once more after that":   {history: a().told("a/1", 1020).leads("b/1", 7, 1030, 1040, 2000).told("a/1", 1900)},
 		"before it was told to stop": {history: a().told("a/1", 1050).leads("b/1", 7, 1030, 1040, 2000), promises: 1},
 		"restarted in the same pod":  {history: a().leads("a/2", 7, 1030, 1040, 2000)},
 

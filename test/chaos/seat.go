@@ -42,13 +42,13 @@ type seat struct {
 	log        *os.File
 	busy       map[target]bool // faults that have not ended; of the campaign's one goroutine that strikes, under its lock
 
-	able condition
-	mu   sync.Mutex
-	hurt map[string]bool // why it is not able
-	pod  int             // counts its pods
-	told *atomic.Int64   // when this pod was told to stop
-	live *living
-	born int
+	able  condition
+	mu    sync.Mutex
+	hurt  map[string]bool // why it is not able
+	pod   int             // counts its pods
+	stops *stops          // of this pod
+	live  *living
+	born  int
 }
 
 // living is a life while it lasts.
@@ -97,20 +97,20 @@ func (s *seat) theirs() bool { return s.index == sidecars }
 func (s *seat) start(newPod bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if newPod || s.told == nil || s.theirs() { // client-go has a new identity each time
-		s.told = new(atomic.Int64)
+	if newPod || s.stops == nil || s.theirs() { // client-go has a new identity each time
+		s.stops = &stops{}
 	}
 	if newPod {
 		s.pod++
 	}
 	s.born++
-	l := &life{seat: s.index, pod: fmt.Sprintf("%s_%d", s.name, s.pod), number: s.born, theirs: s.theirs(), told: s.told}
+	l := &life{seat: s.index, pod: fmt.Sprintf("%s_%d", s.name, s.pod), number: s.born, theirs: s.theirs(), began: s.now(), stops: s.stops}
 	env := []string{
 		fmt.Sprintf("POD_UID=%d", s.pod),
 		"POD_NAMESPACE=" + cluster.Namespace,
 		"KUBECONFIG=" + s.kubeconfig,
 		"ELECTOR_HTTP_ADDRESS=" + s.address,
-		"ELECTOR_LEASE_NAME=" + leaseName,
+		"ELECTOR_LEASE_NAME=" + s.lease,
 		"ELECTOR_LEASE_DURATION=" + leaseDuration.String(),
 		"ELECTOR_RENEW_DEADLINE=" + renewDeadline.String(),
 		"ELECTOR_RETRY_PERIOD=" + retryPeriod.String(),
