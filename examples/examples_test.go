@@ -11,6 +11,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -49,6 +50,8 @@ var examples = []struct {
 	env     []string
 }{
 	{"python", []string{"python3", "python/app.py"}, []string{"INTERVAL=0.05", "UNIT=0.3"}},
+	{"node", []string{"node", "node/app.js"}, []string{"INTERVAL=0.05", "UNIT=0.3"}},
+	{"java", []string{"java", "java/App.java"}, []string{"INTERVAL=0.05", "UNIT=0.3", "JAVA_TOOL_OPTIONS=-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}},
 	{"shell", []string{"sh", "shell/app.sh", "sh", "-c", shellUnit}, []string{"PAUSE_MS=50", "UNIT_MS=300"}},
 	{"cron", []string{"sh", "shell/cron.sh", "1", "sh", "-c", cronJob}, nil},
 }
@@ -76,7 +79,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOnePodWorksAtATime(t *testing.T) {
-	for _, tool := range []string{"python3", "curl", "sh", "setsid", "timeout", "seq"} {
+	for _, tool := range []string{"python3", "node", "java", "curl", "sh", "setsid", "timeout", "seq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("the examples need %s, which is not installed here", tool)
 		}
@@ -144,6 +147,7 @@ func TestAnAppThatIsToldToStop(t *testing.T) {
 			leader := h.start("pod-0", example.command, example.env)
 			h.await("work", func(lines []line) bool { return len(lines) >= 3 })
 			follower := h.start("pod-1", example.command, example.env)
+			follower.awaitRequest()
 			time.Sleep(500 * time.Millisecond) // so that its request blocks
 			follower.stop()
 			leader.stop()
@@ -162,7 +166,19 @@ func TestAnAppWithoutASidecar(t *testing.T) {
 		t.Run(example.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, "")
-			p := h.startApp("pod-0", "http://127.0.0.1:1", example.command, example.env)
+			// Its first request tells that it runs, and is not answered. From then on nobody listens.
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer time.AfterFunc(patience, func() { listener.Close() }).Stop()
+			p := h.startApp("pod-0", "http://"+listener.Addr().String(), example.command, example.env)
+			connection, err := listener.Accept()
+			if err != nil {
+				t.Fatalf("it did not look for a sidecar within %s", patience)
+			}
+			connection.Close()
+			listener.Close()
 			time.Sleep(2 * time.Second)
 			if lines := h.lines(); len(lines) > 0 {
 				t.Errorf("it worked without a sidecar: %v", lines)
@@ -179,7 +195,7 @@ func TestAUnitThatCouldOutliveLeadership(t *testing.T) {
 		t.Fatal(err)
 	}
 	tooLong := []string{"UNIT=" + strconv.FormatFloat(renewDeadline.Seconds(), 'f', -1, 64), "UNIT_MS=" + strconv.FormatInt(renewDeadline.Milliseconds(), 10)}
-	for _, example := range examples[:2] { // cron's jobs are watched over instead
+	for _, example := range examples[:4] { // cron's jobs are watched over instead
 		t.Run(example.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, binary)
@@ -187,11 +203,48 @@ func TestAUnitThatCouldOutliveLeadership(t *testing.T) {
 			if _, err := p.sidecar.Await(t.Context(), func(l process.Leader) bool { return l.IsLeader }); err != nil {
 				t.Fatal(err)
 			}
+			p.awaitRequest()
 			time.Sleep(time.Second)
 			if n := len(h.lines()); n > 0 {
 				t.Errorf("it began %d units that may take as long as leadership lasts", n)
 			}
 			p.stop()
+		})
+	}
+}
+
+// TestSnippets runs each script of docs/patterns.md in two pods: it works in the one that leads, and not in the other.
+func TestSnippets(t *testing.T) {
+	binary, err := process.Build(t.Context(), "..", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/patterns.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := strings.Split(string(page), "```sh\n")[1:]
+	if len(scripts) != 3 {
+		t.Errorf("docs/patterns.md has %d scripts, not 3", len(scripts))
+	}
+	for i, script := range scripts {
+		script, _, _ = strings.Cut(script, "\n```")
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, binary)
+			for name, does := range map[string]string{"work": `echo "$(date -u +%Y-%m-%dT%H:%M:%SZ) $POD_NAME 1" >>"$OUTPUT"`, "rest": ":"} {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(h.output), name), []byte("#!/bin/sh\n"+does+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const elsewhere = `cd "$TMPDIR" && curl() { command curl --connect-to "localhost:4040:${SIDECAR_URL#http://}" "$@"; }` + "\n"
+			h.start("pod-0", []string{"sh", "-uc", elsewhere + script}, nil)
+			h.await("work", func(lines []line) bool { return len(lines) > 0 })
+			h.start("pod-1", []string{"sh", "-uc", elsewhere + script}, nil)
+			time.Sleep(3 * time.Second)
+			if n := h.linesOf(line{"pod-1", 1}); n > 0 {
+				t.Errorf("it worked %d times in the pod that follows", n)
+			}
 		})
 	}
 }
@@ -293,6 +346,18 @@ func (p *pod) stop() {
 	if err := p.wait(renewDeadline + time.Second); err != nil {
 		p.h.Errorf("the app of %s ended with %v, %s after it was told to", p.name, err, time.Since(began))
 	}
+}
+
+// awaitRequest waits until the app's request blocks in its sidecar: some take a while to start.
+func (p *pod) awaitRequest() {
+	p.h.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		_, body, err := p.sidecar.Get(p.h.Context(), "/metrics")
+		if err == nil && bytes.Contains(body, []byte("\nelector_waiters 1\n")) {
+			return
+		}
+	}
+	p.h.Fatalf("the app of %s sent no request that blocks within %s", p.name, patience)
 }
 
 func (p *pod) wait(limit time.Duration) error {

@@ -9,6 +9,8 @@ need() { # command package
 }
 need curl curl
 need python3 python3
+need node nodejs
+need javac default-jdk-headless # the example is run from its source
 need timeout coreutils
 need setsid util-linux
 need setpriv util-linux
@@ -22,5 +24,7 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
 else
 	echo "the tests need these packages, by their Debian names:$missing" >&2
-	command -v curl >/dev/null && command -v python3 >/dev/null # the race detector is dispensable
+	for tool in curl python3 node javac; do # the race detector is dispensable
+		command -v "$tool" >/dev/null || exit 1
+	done
 fi

@@ -17,10 +17,13 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/kelseyhightower/envconfig"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/elector-sidecar/elector-sidecar/internal/apphealth"
+	"github.com/elector-sidecar/elector-sidecar/internal/notify"
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
 )
 
@@ -37,7 +40,14 @@ type config struct {
 	RetryPeriod     duration `envconfig:"ELECTOR_RETRY_PERIOD" default:"2s" desc:"time between renewals, and between retries; below the renew deadline"`
 	HTTPAddress     string   `envconfig:"ELECTOR_HTTP_ADDRESS" default:":4040" desc:"where the API listens"`
 	HandoverTimeout duration `envconfig:"ELECTOR_HANDOVER_TIMEOUT" default:"0s" desc:"how long a leader that steps down keeps the lease for the app to finish"`
+	AppHealth       string   `envconfig:"ELECTOR_APP_HEALTH" desc:"how to see whether the app is healthy: http://127.0.0.1:8080/healthz, tcp://127.0.0.1:5432 or file:///path?maxAge=30s; taken for healthy where unset"`
+	AppPeriod       duration `envconfig:"ELECTOR_APP_HEALTH_PERIOD" default:"2s" desc:"time between checks of the app's health"`
+	AppTimeout      duration `envconfig:"ELECTOR_APP_HEALTH_TIMEOUT" default:"1s" desc:"how long a check may take; at most the period"`
+	AppFailures     count    `envconfig:"ELECTOR_APP_HEALTH_FAILURES" default:"3" desc:"failed checks in a row that make the app unhealthy"`
+	AppSuccesses    count    `envconfig:"ELECTOR_APP_HEALTH_SUCCESSES" default:"1" desc:"good checks in a row that make it healthy"`
+	NotifyURL       string   `envconfig:"ELECTOR_NOTIFY_URL" desc:"where the app is told of each change, as in http://127.0.0.1:8080/leader; nowhere where unset"`
 	MaxWaiters      count    `envconfig:"ELECTOR_MAX_WAITERS" default:"1024" desc:"requests that may block at once"`
+	Compatibility   string   `envconfig:"ELECTOR_COMPATIBILITY" desc:"nais: last_update in the answer of /, and /sse, as nais/elector has them"`
 	LogFormat       string   `envconfig:"ELECTOR_LOG_FORMAT" default:"text" desc:"text or json"`
 	Kubeconfig      string   `envconfig:"KUBECONFIG" desc:"where the cluster is, outside one; in-cluster where unset"`
 }
@@ -127,10 +137,10 @@ func (c *config) validate(podNameFrom string) error {
 		wrong(podNameFrom, c.PodName, "it must be a pod's name: a DNS-1123 subdomain, as in fieldRef metadata.name")
 	}
 	bad := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	if strings.ContainsFunc(c.Identity, bad) {
-		wrong("ELECTOR_IDENTITY", c.Identity, "it must have no spaces and no control characters")
+	if strings.ContainsFunc(c.Identity, bad) || !utf8.ValidString(c.Identity) || strings.HasPrefix(c.Identity, "_") || strings.HasPrefix(c.Identity, "$(") {
+		wrong("ELECTOR_IDENTITY", c.Identity, "it must be UTF-8 without spaces and control characters, and not begin with '_' or '$('")
 	}
-	if strings.ContainsFunc(c.PodUID, bad) || strings.HasPrefix(c.PodUID, "$(") {
+	if strings.ContainsFunc(c.PodUID, bad) || !utf8.ValidString(c.PodUID) || strings.HasPrefix(c.PodUID, "$(") {
 		wrong("POD_UID", c.PodUID, "it must be a pod's UID, as in fieldRef metadata.uid")
 	}
 
@@ -144,17 +154,45 @@ func (c *config) validate(podNameFrom string) error {
 		wrong("ELECTOR_RENEW_DEADLINE", renew.given, "it must be a Go duration above 0s and below ELECTOR_LEASE_DURATION ("+c.LeaseDuration.given+"), as in 10s")
 		renew.Duration = longest
 	}
-	if retry.unreadable || retry.Duration <= 0 || retry.Duration >= renew.Duration {
-		wrong("ELECTOR_RETRY_PERIOD", retry.given, "it must be a Go duration above 0s and below ELECTOR_RENEW_DEADLINE ("+c.RenewDeadline.given+"), as in 2s")
+	if retry.unreadable || retry.Duration < elector.MinRetryPeriod || retry.Duration > renew.Duration-elector.MinRequestTime {
+		wrong("ELECTOR_RETRY_PERIOD", retry.given, fmt.Sprintf("it must be a Go duration of at least %s, and %s below ELECTOR_RENEW_DEADLINE (%s), as in 2s",
+			elector.MinRetryPeriod, elector.MinRequestTime, c.RenewDeadline.given))
 	}
-	if h := c.HandoverTimeout; h.unreadable || h.Duration < 0 {
-		wrong("ELECTOR_HANDOVER_TIMEOUT", h.given, "it must be a Go duration of at least 0s, as in 20s")
+	if h := c.HandoverTimeout; h.unreadable || h.Duration < 0 || h.Duration > elector.MaxHandoverTimeout {
+		wrong("ELECTOR_HANDOVER_TIMEOUT", h.given, fmt.Sprintf("it must be a Go duration from 0s to %s, as in 20s", elector.MaxHandoverTimeout))
+	}
+	if c.AppHealth != "" {
+		if _, err := apphealth.Parse(c.AppHealth); err != nil {
+			wrong("ELECTOR_APP_HEALTH", c.AppHealth, "it must be like http://127.0.0.1:8080/healthz, tcp://127.0.0.1:5432 or file:///path?maxAge=30s: "+err.Error())
+		}
+	}
+	period, timeout := c.AppPeriod, c.AppTimeout
+	if period.unreadable || period.Duration <= 0 {
+		wrong("ELECTOR_APP_HEALTH_PERIOD", period.given, "it must be a Go duration above 0s, as in 2s")
+		period.Duration = longest
+	}
+	if timeout.unreadable || timeout.Duration <= 0 || timeout.Duration > period.Duration {
+		wrong("ELECTOR_APP_HEALTH_TIMEOUT", timeout.given, "it must be a Go duration above 0s and at most ELECTOR_APP_HEALTH_PERIOD ("+period.given+"), as in 1s")
+	}
+	if n := c.AppFailures; n.unreadable || n.int < 1 {
+		wrong("ELECTOR_APP_HEALTH_FAILURES", n.given, "it must be a whole number, at least 1")
+	}
+	if n := c.AppSuccesses; n.unreadable || n.int < 1 {
+		wrong("ELECTOR_APP_HEALTH_SUCCESSES", n.given, "it must be a whole number, at least 1")
+	}
+	if c.NotifyURL != "" {
+		if err := notify.CheckURL(c.NotifyURL); err != nil {
+			wrong("ELECTOR_NOTIFY_URL", c.NotifyURL, "it must be like http://127.0.0.1:8080/leader: "+err.Error())
+		}
 	}
 	if c.MaxWaiters.unreadable || c.MaxWaiters.int < 1 {
 		wrong("ELECTOR_MAX_WAITERS", c.MaxWaiters.given, "it must be a whole number, at least 1")
 	}
-	if _, _, err := net.SplitHostPort(c.HTTPAddress); err != nil {
+	if _, port, err := net.SplitHostPort(c.HTTPAddress); err != nil || !isPort(port) {
 		wrong("ELECTOR_HTTP_ADDRESS", c.HTTPAddress, "it must be host:port or :port, as in :4040 or 127.0.0.1:4040")
+	}
+	if c.Compatibility != "" && c.Compatibility != "nais" {
+		wrong("ELECTOR_COMPATIBILITY", c.Compatibility, "it must be nais, or not set")
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		wrong("ELECTOR_LOG_FORMAT", c.LogFormat, "it must be text or json")
@@ -162,9 +200,15 @@ func (c *config) validate(podNameFrom string) error {
 	return errors.Join(problems...)
 }
 
+// isPort tells whether s is the number of a TCP port; 0 is any.
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
 // elector is the part of the configuration that the election needs.
 func (c *config) elector(client elector.LeaseClient, sandbox string) elector.Config {
-	return elector.Config{
+	contest := elector.Config{
 		Client:          client,
 		Namespace:       c.LeaseNamespace,
 		Name:            c.LeaseName,
@@ -175,6 +219,10 @@ func (c *config) elector(client elector.LeaseClient, sandbox string) elector.Con
 		RetryPeriod:     c.RetryPeriod.Duration,
 		HandoverTimeout: c.HandoverTimeout.Duration,
 	}
+	if c.AppHealth != "" {
+		contest.Unwell = apphealth.ErrNotSeen
+	}
+	return contest
 }
 
 // usage prints the table of variables for --help. It reads the tags itself: envconfig.Usagef would link text/template,
@@ -191,7 +239,7 @@ VARIABLE	DEFAULT	MEANING
 			fmt.Fprintf(out, "%s\t%s\t%s\n", name, field.Tag.Get("default"), field.Tag.Get("desc"))
 		}
 	}
-	fmt.Fprint(out, `
+	fmt.Fprint(out, ``+subcommandUsage+`
 Flags: --help, --version, -v=N (log verbosity, 0 to 10; default 0)
 Exit codes: 0 orderly stop, 2 bad configuration or an address that cannot be bound, 1 anything else
 `)

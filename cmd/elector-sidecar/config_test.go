@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elector-sidecar/elector-sidecar/internal/apphealth"
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector/electortest"
 )
@@ -100,10 +101,21 @@ func TestGoodConfigurations(t *testing.T) {
 			func(c *config) bool { return c.LeaseDuration.Duration == time.Hour }},
 		"a duration in parts":   {[]string{"ELECTOR_LEASE_DURATION=0h0m20000ms"}, func(c *config) bool { return c.LeaseDuration.Duration == 20*time.Second }},
 		"time for the handover": {[]string{"ELECTOR_HANDOVER_TIMEOUT=20s"}, func(c *config) bool { return c.elector(nil, "").HandoverTimeout == 20*time.Second }},
-		"one waiter":            {[]string{"ELECTOR_MAX_WAITERS=1"}, func(c *config) bool { return c.MaxWaiters.int == 1 }},
-		"an IPv6 address":       {[]string{"ELECTOR_HTTP_ADDRESS=[::1]:4041"}, func(c *config) bool { return c.HTTPAddress == "[::1]:4041" }},
-		"JSON":                  {[]string{"ELECTOR_LOG_FORMAT=json"}, func(c *config) bool { return c.LogFormat == "json" }},
-		"a kubeconfig":          {[]string{"KUBECONFIG=/x:/y"}, func(c *config) bool { return c.Kubeconfig == "/x:/y" }},
+		"no app to look at": {nil, func(c *config) bool {
+			return c.AppHealth == "" && c.NotifyURL == "" && c.elector(nil, "").Unwell == nil
+		}},
+		"an app to look at": {[]string{"ELECTOR_APP_HEALTH=http://localhost:8080/healthz?full=1"}, func(c *config) bool {
+			return c.AppPeriod.Duration == 2*time.Second && c.AppTimeout.Duration == time.Second && c.AppFailures.int == 3 &&
+				c.AppSuccesses.int == 1 && errors.Is(c.elector(nil, "").Unwell, apphealth.ErrNotSeen)
+		}},
+		"a check as long as the period": {[]string{"ELECTOR_APP_HEALTH=tcp://[::1]:5432", "ELECTOR_APP_HEALTH_PERIOD=1s"},
+			func(c *config) bool { return c.AppTimeout.Duration == c.AppPeriod.Duration }},
+		"a heartbeat":     {[]string{"ELECTOR_APP_HEALTH=file:///run/app/beat?maxAge=30s"}, func(c *config) bool { return c.AppHealth != "" }},
+		"an app to tell":  {[]string{"ELECTOR_NOTIFY_URL=http://127.0.0.1:8080/leader"}, func(c *config) bool { return c.NotifyURL != "" }},
+		"one waiter":      {[]string{"ELECTOR_MAX_WAITERS=1"}, func(c *config) bool { return c.MaxWaiters.int == 1 }},
+		"an IPv6 address": {[]string{"ELECTOR_HTTP_ADDRESS=[::1]:4041"}, func(c *config) bool { return c.HTTPAddress == "[::1]:4041" }},
+		"JSON":            {[]string{"ELECTOR_LOG_FORMAT=json"}, func(c *config) bool { return c.LogFormat == "json" }},
+		"a kubeconfig":    {[]string{"KUBECONFIG=/x:/y"}, func(c *config) bool { return c.Kubeconfig == "/x:/y" }},
 		"a Service called elector": {[]string{"ELECTOR_PORT=tcp://10.0.0.1:80", "ELECTOR_SERVICE_HOST=10.0.0.1", "ELECTOR_PORT_80_TCP_PROTO=tcp"},
 			func(c *config) bool { return c.HTTPAddress == ":4040" }},
 	}
@@ -150,9 +162,19 @@ var badValues = []struct {
 	{"POD_UID=$(UID)", "metadata.uid"},
 	{"POD_UID=3f0c 9f1e", "metadata.uid"},
 	{"POD_UID=3f0c\n", "metadata.uid"},
-	{"ELECTOR_IDENTITY=two words", "no spaces"},
-	{"ELECTOR_IDENTITY=a\tb", "no spaces"},
-	{"ELECTOR_IDENTITY=a\x1bb", "no control characters"},
+	{"ELECTOR_IDENTITY=two words", "without spaces"},
+	{"ELECTOR_IDENTITY=a\tb", "without spaces"},
+	{"ELECTOR_IDENTITY=a\x1bb", "control characters"},
+	{"ELECTOR_IDENTITY=a\x80b", "UTF-8"},
+	{"ELECTOR_IDENTITY=_a", "not begin with '_'"},
+	{"ELECTOR_IDENTITY=$(POD_NAME)", "'$('"},
+	{"POD_UID=\x80", "metadata.uid"},
+	{"ELECTOR_HTTP_ADDRESS=localhost:", "host:port"},
+	{"ELECTOR_HTTP_ADDRESS=:65536", "host:port"},
+	{"ELECTOR_RETRY_PERIOD=9ms", "at least 10ms"},
+	{"ELECTOR_RETRY_PERIOD=9990ms", "20ms below ELECTOR_RENEW_DEADLINE (10s)"},
+	{"ELECTOR_HANDOVER_TIMEOUT=25h", "from 0s to 24h"},
+	{"ELECTOR_COMPATIBILITY=Nais", "it must be nais"},
 	{"ELECTOR_LEASE_DURATION=", "whole seconds"},
 	{"ELECTOR_LEASE_DURATION=15", "whole seconds"},
 	{"ELECTOR_LEASE_DURATION=15 s", "whole seconds"},
@@ -169,11 +191,27 @@ var badValues = []struct {
 	{"ELECTOR_RENEW_DEADLINE=-1s", "above 0s"},
 	{"ELECTOR_RENEW_DEADLINE=soon", "a Go duration"},
 	{"ELECTOR_RETRY_PERIOD=10s", "below ELECTOR_RENEW_DEADLINE (10s)"},
-	{"ELECTOR_RETRY_PERIOD=0", "above 0s"},
-	{"ELECTOR_RETRY_PERIOD=-2s", "above 0s"},
+	{"ELECTOR_RETRY_PERIOD=0", "at least 10ms"},
+	{"ELECTOR_RETRY_PERIOD=-2s", "at least 10ms"},
 	{"ELECTOR_RETRY_PERIOD=2", "a Go duration"},
-	{"ELECTOR_HANDOVER_TIMEOUT=-1ns", "at least 0s"},
+	{"ELECTOR_HANDOVER_TIMEOUT=-1ns", "from 0s"},
 	{"ELECTOR_HANDOVER_TIMEOUT=forever", "a Go duration"},
+	{"ELECTOR_APP_HEALTH=/healthz", "it must be like http://127.0.0.1:8080/healthz, tcp://127.0.0.1:5432 or file:///path?maxAge=30s: "},
+	{"ELECTOR_APP_HEALTH=http://10.0.0.1:8080/", "loopback"},
+	{"ELECTOR_APP_HEALTH=tcp://db:5432", "loopback"},
+	{"ELECTOR_APP_HEALTH=file:///run/beat", "maxAge"},
+	{"ELECTOR_APP_HEALTH=\nhttp://127.0.0.1/", "like http://"},
+	{"ELECTOR_APP_HEALTH_PERIOD=0s", "above 0s"},
+	{"ELECTOR_APP_HEALTH_PERIOD=2", "a Go duration"},
+	{"ELECTOR_APP_HEALTH_TIMEOUT=0s", "above 0s"},
+	{"ELECTOR_APP_HEALTH_TIMEOUT=2001ms", "at most ELECTOR_APP_HEALTH_PERIOD (2s)"},
+	{"ELECTOR_APP_HEALTH_TIMEOUT=", "a Go duration"},
+	{"ELECTOR_APP_HEALTH_FAILURES=0", "at least 1"},
+	{"ELECTOR_APP_HEALTH_FAILURES=x", "a whole number"},
+	{"ELECTOR_APP_HEALTH_SUCCESSES=0", "at least 1"},
+	{"ELECTOR_APP_HEALTH_SUCCESSES=", "a whole number"},
+	{"ELECTOR_NOTIFY_URL=https://127.0.0.1/leader", "it must be like http://127.0.0.1:8080/leader: "},
+	{"ELECTOR_NOTIFY_URL=http://web/leader", "loopback"},
 	{"ELECTOR_MAX_WAITERS=0", "at least 1"},
 	{"ELECTOR_MAX_WAITERS=-1", "at least 1"},
 	{"ELECTOR_MAX_WAITERS=many", "a whole number"},
@@ -228,7 +266,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	bad := []string{
 		"ELECTOR_LEASE_NAME=My_App", "ELECTOR_LEASE_NAMESPACE=not.a.label", "POD_NAME=Web_0", "ELECTOR_IDENTITY=c d", "POD_UID=a b",
 		"ELECTOR_LEASE_DURATION=1", "ELECTOR_RENEW_DEADLINE=2", "ELECTOR_RETRY_PERIOD=3", "ELECTOR_HANDOVER_TIMEOUT=4",
-		"ELECTOR_MAX_WAITERS=x", "ELECTOR_HTTP_ADDRESS=nowhere", "ELECTOR_LOG_FORMAT=loud",
+		"ELECTOR_APP_HEALTH=y", "ELECTOR_APP_HEALTH_PERIOD=5", "ELECTOR_APP_HEALTH_TIMEOUT=6", "ELECTOR_APP_HEALTH_FAILURES=0",
+		"ELECTOR_APP_HEALTH_SUCCESSES=0", "ELECTOR_NOTIFY_URL=z", "ELECTOR_MAX_WAITERS=x", "ELECTOR_HTTP_ADDRESS=nowhere", "ELECTOR_LOG_FORMAT=loud",
 	}
 	setEnv(t, bad...)
 	_, err := loadConfig()

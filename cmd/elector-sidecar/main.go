@@ -47,6 +47,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if code, ok := subcommand(ctx, args, stdout, stderr); ok {
+		return code
+	}
 	verbosity, done, err := parseFlags(args, stdout)
 	if done {
 		return exitOrderly
@@ -54,6 +57,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
+	return contend(ctx, verbosity, nil, stderr)
+}
+
+// contend takes part in the election until the end, and runs the command, where there is one, while this pod leads.
+func contend(ctx context.Context, verbosity int, command []string, stderr io.Writer) int {
 	cfg, err := loadConfig()
 	if err != nil {
 		return misconfigured(stderr, err)
@@ -61,6 +69,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	logger := setUpLog(cfg.LogFormat, verbosity, stderr)
 	ctx = klog.NewContext(ctx, logger)
 
+	w, err := workOf(cfg, command)
+	if err != nil {
+		return misconfigured(stderr, err)
+	}
 	restConfig, err := cluster(cfg.Kubeconfig)
 	if err != nil {
 		return misconfigured(stderr, err)
@@ -79,11 +91,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return misconfigured(stderr, fmt.Errorf("ELECTOR_HTTP_ADDRESS is %q: it must be an address that can be bound: %w", cfg.HTTPAddress, err))
 	}
-	if err := elect(ctx, cfg, cfg.elector(client, sandbox), listener); err != nil {
+	if err := elect(ctx, cfg, cfg.elector(client, sandbox), listener, w); err != nil {
 		logger.Error(err, "stopped")
 		return exitFailed
 	}
 	logger.Info("stopped")
+	if w != nil {
+		return w.exitCode()
+	}
 	return exitOrderly
 }
 
@@ -95,27 +110,38 @@ func misconfigured(stderr io.Writer, err error) int {
 }
 
 // elect runs the election and its API until a signal ends them: the election first, so that the API tells of it.
-func elect(ctx context.Context, cfg *config, contest elector.Config, listener net.Listener) error {
+func elect(ctx context.Context, cfg *config, contest elector.Config, listener net.Listener, w work) error {
 	logger := klog.FromContext(ctx)
+	metrics := httpapi.NewMetrics(buildVersion())
+	contest.Observer = metrics
+	if w != nil {
+		w.prepare(&contest)
+	}
 	e, err := elector.New(contest)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	lease := cfg.LeaseNamespace + "/" + cfg.LeaseName
-	server := httpapi.NewServer(httpapi.New(e, httpapi.Config{
+	api := httpapi.Config{
 		PodName: cfg.PodName, PodUID: cfg.PodUID, Lease: lease,
-		Cooldown: cfg.LeaseDuration.Duration, MaxWaiters: cfg.MaxWaiters.int,
-	}))
+		Cooldown: cfg.LeaseDuration.Duration, MaxWaiters: cfg.MaxWaiters.int, Metrics: metrics, AppHealth: cfg.AppHealth != "",
+		Nais: cfg.Compatibility == "nais",
+	}
+	server := httpapi.NewServer(httpapi.New(e, api))
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer onSignals(func(s os.Signal, again bool) {
-		logger.Info("told to stop", "signal", s.String(), "again", again)
-		stop(nil)
-		if again {
-			_ = e.Release(context.WithoutCancel(ctx)) // the election may have ended meanwhile
-		}
-	})()
+	if w != nil {
+		defer w.begin(ctx, e, stop)()
+	} else {
+		defer onSignals(func(s os.Signal, again bool) {
+			logger.Info("told to stop", "signal", s.String(), "again", again)
+			stop(nil)
+			if again {
+				_ = e.Release(context.WithoutCancel(ctx)) // the election may have ended meanwhile
+			}
+		})()
+	}
 	served := make(chan error, 1)
 	go func() {
 		err := server.Serve(listener)
@@ -126,8 +152,11 @@ func elect(ctx context.Context, cfg *config, contest elector.Config, listener ne
 	}()
 	logger.Info("contending", "lease", lease, "identity", cfg.Identity, "api", listener.Addr().String(), "version", buildVersion())
 
+	leave := attend(ctx, cfg, e, &api)
 	err = e.Run(ctx)
-	return errors.Join(err, closeServer(ctx, server, served))
+	err = errors.Join(err, closeServer(ctx, server, served))
+	leave()
+	return err
 }
 
 // drainTime is how long answers that are being written may take once the election is over.
@@ -192,7 +221,7 @@ func parseFlags(args []string, stdout io.Writer) (verbosity int, done bool, err 
 	case err != nil:
 		return 0, false, fmt.Errorf("%w: the flags are --help, --version and -v=N", err)
 	case flags.NArg() > 0:
-		return 0, false, fmt.Errorf("argument %q: there are none but the flags --help, --version and -v=N", flags.Arg(0))
+		return 0, false, fmt.Errorf("argument %q: a subcommand has to come first, and there are none else but the flags --help, --version and -v=N", flags.Arg(0))
 	case *showVersion:
 		fmt.Fprintln(stdout, "elector-sidecar", buildVersion())
 		return 0, true, nil

@@ -37,7 +37,8 @@ type Status struct {
 	RenewalAge time.Duration
 	// Transitions counts the leaders that became known after the first; a leader counts again with another term.
 	Transitions int
-	// LeaderlessFor is for how long Leader has been "" now, and LeaderlessTotal for how long since New in all.
+	// LeaderlessFor is for how long Leader has been "" now, and LeaderlessTotal for how long since New in all: what is read
+	// during a step of the election can be an instant more than what is read after it.
 	LeaderlessFor, LeaderlessTotal time.Duration
 	// Reason is why this process steps down or does not contend, where that is the app's health or a resignation; else "".
 	// A change of it alone is no change of Revision.

@@ -39,6 +39,8 @@ type Config struct {
 	Cooldown time.Duration
 	// MaxWaiters is how many requests may block at once; one more is answered with 503.
 	MaxWaiters int
+	// Nais adds last_update to the answer of / and serves /sse, as nais/elector does.
+	Nais bool
 	// Metrics are what /metrics serves beside the state of the election. It may be nil.
 	Metrics *Metrics
 	// AppHealth is whether the election depends on the app's health.
@@ -63,6 +65,9 @@ func New(election Election, config Config) http.Handler {
 	get("/is-leader", a.isLeader)
 	get("/wait", a.wait)
 	get("/events", a.events)
+	if config.Nais {
+		get("/sse", a.naisEvents)
+	}
 	get("/healthz", a.healthz)
 	get("/readyz", a.readyz)
 	get("/metrics", a.metrics(config.Metrics))

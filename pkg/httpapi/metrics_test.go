@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -85,7 +88,9 @@ func TestGoldenMetrics(t *testing.T) {
 }
 
 func TestMetricsFollowTheConventions(t *testing.T) {
-	handler := httpapi.New(newScripted(following), httpapi.Config{Lease: "shop/web", Metrics: busyMetrics(), AppHealth: true})
+	led := leading
+	led.RenewalAge = time.Second
+	handler := httpapi.New(newScripted(led), httpapi.Config{Lease: "shop/web", Metrics: busyMetrics(), AppHealth: true})
 	body := scrape(handler).Body
 	problems, err := promlint.New(strings.NewReader(body.String())).Lint()
 	if err != nil {
@@ -102,6 +107,36 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	// A sidecar is multiplied by every pod, and each line is a series.
 	if series := strings.Count(body.String(), "\n") - strings.Count(body.String(), "# "); series > 60 {
 		t.Errorf("%d series", series)
+	}
+}
+
+// documented finds the rows of the table in docs/metrics.md.
+var documented = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (gauge|counter|histogram)(, seconds)? \\|")
+
+func TestMetricsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, row := range documented.FindAllStringSubmatch(string(page), -1) {
+		want = append(want, "# TYPE "+row[1]+" "+row[2]+"\n")
+		if seconds := strings.Contains(row[1], "_seconds"); seconds != (row[3] != "") {
+			t.Errorf("the unit of %s is not what its name says", row[1])
+		}
+	}
+	led := leading
+	led.RenewalAge = time.Second
+	handler := httpapi.New(newScripted(led), httpapi.Config{Lease: "shop/web", Metrics: busyMetrics(), AppHealth: true})
+	for line := range strings.Lines(scrape(handler).Body.String()) {
+		if strings.HasPrefix(line, "# TYPE ") {
+			got = append(got, line)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("served\n%sdocumented\n%s", strings.Join(got, ""), strings.Join(want, ""))
 	}
 }
 

@@ -60,13 +60,6 @@ func leaseTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
-// compatible answers as the retired leader-elector image did.
-func (a *api) compatible(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, struct {
-		Name string `json:"name"`
-	}{podOf(a.election.Status().Leader)})
-}
-
 func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 	q, err := parseQuery(r, "revision", "wait")
 	if err != nil {
