@@ -490,10 +490,9 @@ func TestExecSidecarIsStopped(t *testing.T) {
 			b := s.start("b", worker)
 			b.asks(http.MethodGet, "/leader?wait=5s&revision=x")
 			a.signal(syscall.SIGSTOP)
-			s.await("start b", 1)
+			s.await("tick b", 5)
 			s.before("tick a", "start b")
 			a.signal(syscall.SIGCONT)
-			s.await("tick b", 5)
 			b.signal(syscall.SIGTERM)
 			b.exits(0)
 			s.await("start a", 2)
@@ -589,6 +588,19 @@ func TestExecWatchdogIsKilled(t *testing.T) {
 	s.dead("a")
 	s.await("start b", 1)
 	s.before("tick a", "start b")
+}
+
+// Both at once: the command dies with its watchdog, whether or not the sidecar can do anything.
+func TestExecWatchdogIsKilledUnderAStoppedSidecar(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.start("a", deaf)
+	s.await("deaf a", 1)
+	a.signal(syscall.SIGSTOP)
+	s.kill(s.field("watchdog a", 3), syscall.SIGKILL)
+	s.dead("a")
+	a.signal(syscall.SIGCONT)
+	a.exits(1)
 }
 
 func (s *stage) kill(pid string, signal syscall.Signal) {
