@@ -95,7 +95,7 @@ func (t *theirs) begin(client *coordinationclient.CoordinationV1Client, identity
 		},
 		LeaseDuration:   leaseDuration,
 		RenewDeadline:   renewDeadline,
-		RetryPeriod:     retryPeriod,
+		RetryPeriod:     theirRetryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {},

@@ -14,6 +14,10 @@ const (
 	leaseDuration = 5 * time.Second
 	renewDeadline = 2500 * time.Millisecond
 	retryPeriod   = 500 * time.Millisecond
+
+	// client-go looks at the Lease once a retry period and more. At this pace it learns of an expiry as soon as the
+	// sidecars do, which watch; else it would hardly ever lead.
+	theirRetryPeriod = 100 * time.Millisecond
 )
 
 // The candidates: sidecars, and one of client-go.

@@ -175,8 +175,8 @@ func (r *report) judgeLogs(c *campaign) {
 func (r *report) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("chaos: seed %d, %s; %d sidecars and client-go's elector; lease %s, renew deadline %s, retry period %s",
-		r.seed, r.length.Round(time.Second), sidecars, leaseDuration, renewDeadline, retryPeriod)
+	line("chaos: seed %d, %s; %d sidecars and client-go's elector; lease %s, renew deadline %s, retry period %s (client-go %s)",
+		r.seed, r.length.Round(time.Second), sidecars, leaseDuration, renewDeadline, retryPeriod, theirRetryPeriod)
 	total := 0
 	for _, n := range r.faults {
 		total += n
@@ -199,17 +199,23 @@ func (r *report) String() string {
 }
 
 // story is what there is to read about the violations: each of the first ones with what happened around it. All that
-// happened goes to a file.
+// happened goes to a file, and so does each answer that said "leader".
 func (r *report) story() string {
 	const most, before, after = 5, 15 * time.Second, 3 * time.Second
 	slices.SortStableFunc(r.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
-	var all, b strings.Builder
+	var b, all, answers strings.Builder
 	for _, e := range r.events {
 		fmt.Fprintf(&all, "%s %s\n", stamp(e.at), e.what)
 	}
-	path := filepath.Join(r.dir, "events.txt")
-	if err := os.WriteFile(path, []byte(all.String()), 0o600); err != nil {
-		fmt.Fprintln(&b, err)
+	for _, l := range r.verdict.leaderships {
+		for _, a := range l.answers {
+			fmt.Fprintln(&answers, a)
+		}
+	}
+	for name, text := range map[string]string{"events.txt": all.String(), "answers.txt": answers.String()} {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+			fmt.Fprintln(&b, err)
+		}
 	}
 	for i, v := range r.violations {
 		if i == most {
