@@ -29,7 +29,7 @@ test-deps:
 
 .PHONY: test-fast
 test-fast: test-deps ## run the tests that need no control plane
-	go test $(race) -timeout 5m -skip '^TestSimulation$$' ./...
+	go test $(race) -p 8 -timeout 5m -skip '^TestSimulation$$' ./...
 	go test -timeout 5m -run '^TestSimulation$$' ./pkg/elector # one goroutine a schedule: there is no race to detect
 
 .PHONY: assets

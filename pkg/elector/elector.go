@@ -312,7 +312,8 @@ func (d *driver) write(ctx context.Context, w *write) input {
 	return written{write: w, record: record}
 }
 
-// outcomeOf tells what an error of a write says about its effect. Only an answer in the 400s says that there is none.
+// outcomeOf tells what an error of a write says about its effect. Only an answer in the 400s says that there is none, but
+// not 408: that is a proxy's, which may have passed the request on.
 func outcomeOf(verb string, err error) outcome {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code := status.Status().Code
@@ -321,7 +322,7 @@ func outcomeOf(verb string, err error) outcome {
 			return refused
 		case code == 404 || code == 409:
 			return conflicted
-		case 400 <= code && code < 500:
+		case 400 <= code && code < 500 && code != 408:
 			return refused
 		}
 	}

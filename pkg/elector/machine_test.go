@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -568,6 +569,25 @@ func TestReleaseRules(t *testing.T) {
 		m.do(stop{})
 		m.writes(releasing)
 	})
+}
+
+func TestOutcomes(t *testing.T) {
+	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
+	for _, test := range []struct {
+		verb string
+		err  error
+		want outcome
+	}{
+		{"update", status(409), conflicted}, {"update", status(404), conflicted}, {"create", status(409), conflicted},
+		{"create", status(404), refused}, {"update", status(403), refused}, {"update", status(422), refused},
+		{"update", status(429), refused}, {"update", status(408), unknown}, {"update", status(500), unknown},
+		{"update", status(504), unknown}, {"update", errors.New("connection reset"), unknown},
+		{"update", fmt.Errorf("wrapped: %w", status(401)), refused},
+	} {
+		if got := outcomeOf(test.verb, test.err); got != test.want {
+			t.Errorf("%s: %v is %d, want %d", test.verb, test.err, got, test.want)
+		}
+	}
 }
 
 func TestIllegalTransitionEndsTheElection(t *testing.T) {
