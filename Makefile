@@ -36,6 +36,9 @@ test-fast: test-deps ## run the tests that need no control plane
 assets: ## build kube-apiserver and etcd, once, and print their folder
 	@test/controlplane/build.sh
 
+.PHONY: bench
+bench: bench-failover ## everything that is measured: now failover
+
 .PHONY: bench-failover
 bench-failover: build ## measure failover beside client-go on a real kube-apiserver
 	@assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./bench

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"fmt"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -266,14 +265,7 @@ func newHouse(t *testing.T, binary string) *house {
 		server.Close()
 	})
 	h := &house{T: t, binary: binary, kubeconfig: filepath.Join(dir, "kubeconfig"), output: filepath.Join(dir, "output")}
-	config := fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: it
-contexts: [{name: it, context: {cluster: it, user: it}}]
-clusters: [{name: it, cluster: {server: %q}}]
-users: [{name: it, user: {}}]
-`, server.URL)
-	if err := os.WriteFile(h.kubeconfig, []byte(config), 0o600); err != nil {
+	if err := process.WriteKubeconfig(h.kubeconfig, server.URL); err != nil {
 		t.Fatal(err)
 	}
 	return h

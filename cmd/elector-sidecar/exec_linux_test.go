@@ -224,11 +224,7 @@ func (s *stage) run(name string, args, wrapper []string, env ...string) *pod {
 	}
 	p := &pod{stage: s, name: name, url: "http://" + address, ended: make(chan struct{}), wire: newWire(s.t, s.api)}
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: "http://" + p.wire.address}},
-		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it"}},
-		CurrentContext: "it",
-	}, kubeconfig); err != nil {
+	if err := process.WriteKubeconfig(kubeconfig, "http://"+p.wire.address); err != nil {
 		s.t.Fatal(err)
 	}
 	line := slices.Concat(wrapper, []string{self}, args)

@@ -212,7 +212,7 @@ func newHouse(t *testing.T, kind string) *house {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	h.must(os.WriteFile(filepath.Join(h.dir, "kubeconfig"), fmt.Appendf(nil, "{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it}}], clusters: [{name: it, cluster: {server: %q}}]}", server.URL), 0o600))
+	h.must(process.WriteKubeconfig(filepath.Join(h.dir, "kubeconfig"), server.URL))
 	return h
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -144,7 +143,7 @@ func newHouse(t *testing.T, handover time.Duration) *house {
 		t.Fatal(err)
 	}
 	h := &house{T: t, binary: path, handover: handover, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	h.must(os.WriteFile(h.kubeconfig, fmt.Appendf(nil, "{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it}}], clusters: [{name: it, cluster: {server: %q}}]}", server.URL), 0o600))
+	h.must(process.WriteKubeconfig(h.kubeconfig, server.URL))
 	return h
 }
 

@@ -77,30 +77,8 @@ func (j *journal) saying(texts ...string) []string {
 // startLogged starts a candidate as start does, with a log that the test can read.
 func startLogged(t *testing.T, store *electortest.Store, identity string, change ...func(*elector.Config)) (*candidate, *journal) {
 	t.Helper()
-	c := &candidate{api: store.Leases(namespace), clock: &bubbleClock{start: time.Now()}, ended: make(chan struct{})}
-	config := elector.Config{
-		Client: c.api, Namespace: namespace, Name: leaseName, Identity: identity, Clock: c.clock,
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
-	}
-	for _, f := range change {
-		f(&config)
-	}
-	var err error
-	if c.Elector, err = elector.New(config); err != nil {
-		t.Fatal(err)
-	}
 	log := &journal{}
-	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), funcr.New(log.take, funcr.Options{})))
-	c.stop = stop
-	go func() {
-		defer close(c.ended)
-		c.err = c.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		c.stop()
-		<-c.ended
-	})
-	return c, log
+	return launch(t, klog.NewContext(t.Context(), funcr.New(log.take, funcr.Options{})), store, identity, change...), log
 }
 
 // notice is what somebody who waits for news was told, and when.

@@ -84,6 +84,13 @@ type candidate struct {
 // start starts a candidate in the test's bubble. It is stopped at the end of the test.
 func start(t *testing.T, store *electortest.Store, identity string, change ...func(*elector.Config)) *candidate {
 	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	return launch(t, ctx, store, identity, change...)
+}
+
+// launch is start with a context that has the logger.
+func launch(t *testing.T, ctx context.Context, store *electortest.Store, identity string, change ...func(*elector.Config)) *candidate {
+	t.Helper()
 	c := &candidate{
 		api:   store.Leases(namespace),
 		clock: &bubbleClock{start: time.Now()},
@@ -100,7 +107,6 @@ func start(t *testing.T, store *electortest.Store, identity string, change ...fu
 	if c.Elector, err = elector.New(config); err != nil {
 		t.Fatal(err)
 	}
-	_, ctx := ktesting.NewTestContext(t)
 	ctx, c.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(c.ended)
