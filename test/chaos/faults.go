@@ -25,6 +25,8 @@ const (
 	reread = 65 * time.Second
 	// lingering is how long dead connections may go unnoticed.
 	lingering = 3 * time.Second
+	// startTime is how long a process may take until it catches signals.
+	startTime = 100 * time.Millisecond
 	// stopTime is how long a process may take that is told to stop: its renew deadline, for the release, the time to drain,
 	// and some more for a busy machine.
 	stopTime = renewDeadline + time.Second + 4*time.Second
@@ -127,6 +129,7 @@ func (s *seat) stop() {
 	case err != nil:
 		s.violate("%s was told to stop, and runs after %s", l.life, stopTime)
 		s.kill()
+	case code == -1 && was-l.life.began < startTime: // before it could catch the signal, and so before it contended
 	case code != 0 && (calm || code != 1):
 		s.violate("%s was told to stop and exits with %d", l.life, code)
 	}
