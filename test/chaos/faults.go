@@ -25,8 +25,6 @@ const (
 	reread = 65 * time.Second
 	// lingering is how long dead connections may go unnoticed.
 	lingering = 3 * time.Second
-	// startTime is how long a process may take until it catches signals.
-	startTime = 100 * time.Millisecond
 	// stopTime is how long a process may take that is told to stop: its renew deadline, for the release, the time to drain,
 	// and some more for a busy machine.
 	stopTime = renewDeadline + time.Second + 4*time.Second
@@ -117,6 +115,7 @@ func (c *campaign) strikeProcess(s *seat, f fault) {
 func (s *seat) stop() {
 	l := s.current()
 	was := s.now()
+	listens := l.answered.Load()
 	l.due.Store(true)
 	l.life.stops.add(was)
 	s.signal(syscall.SIGTERM)
@@ -129,7 +128,7 @@ func (s *seat) stop() {
 	case err != nil:
 		s.violate("%s was told to stop, and runs after %s", l.life, stopTime)
 		s.kill()
-	case code == -1 && was-l.life.began < startTime: // before it could catch the signal, and so before it contended
+	case code == -1 && !listens: // it could not catch the signal yet, and so did not contend either
 	case code != 0 && (calm || code != 1):
 		s.violate("%s was told to stop and exits with %d", l.life, code)
 	}

@@ -54,8 +54,9 @@ type seat struct {
 // living is a life while it lasts.
 type living struct {
 	*process.Sidecar
-	life *life
-	due  atomic.Bool // its end is expected
+	life     *life
+	answered atomic.Bool // it has answered a request
+	due      atomic.Bool // its end is expected
 }
 
 func newSeat(c *campaign, index int) (*seat, error) {
@@ -190,11 +191,9 @@ func (s *seat) isHurt() bool {
 // act is the app beside the candidate: it asks, and where the answer is that it leads it writes its token, within the time
 // that the answer is good for. Now and then it dawdles before it writes.
 func (s *seat) act(l *living, random *rand.Rand) {
-	begun := false
 	for l.HowEnded() == "" {
 		a, ok := s.ask(l)
-		if ok && !begun && !l.due.Load() {
-			begun = true
+		if ok && !l.answered.Swap(true) && !l.due.Load() {
 			s.heals("down")
 		}
 		if ok && a.token != 0 {
