@@ -716,7 +716,7 @@ func TestExecPassesSignalsOn(t *testing.T) {
 	began := time.Now()
 	for name, signal := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 		"WINCH": syscall.SIGWINCH, "ALRM": syscall.SIGALRM} {
-		// More than once: a shell that waits for its sleep can miss a signal until the next (dash 0.5.12).
+		// More than once: under load a shell that waited for its sleep was seen to miss one.
 		for said := func(line string) bool { return strings.HasPrefix(line, name+" a") }; !slices.ContainsFunc(s.lines(), said); {
 			a.signal(signal)
 			time.Sleep(100 * time.Millisecond)
