@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -43,6 +44,15 @@ func init() {
 	if os.Getenv(asSidecar) != "" {
 		main()
 	}
+}
+
+// TestMain runs many tests at a time, whatever the number of processors: they wait rather than work.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	m.Run()
 }
 
 // patience is how long a test waits for what has to happen soon. The machine may be busy.
