@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds kube-apiserver and etcd, once, and prints the folder that holds them as the last line.
-# The folder's name is a hash of go.mod and go.sum, so a new version never meets old binaries.
+# Builds etcd and the named Kubernetes binaries (kube-apiserver when none is named), once, and prints the folder that
+# holds them as the last line. The folder's name is a hash of go.mod and go.sum, so a new version never meets old binaries.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
@@ -13,17 +13,26 @@ version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
 minor=${minor%%.*}
 hash=$(cat go.mod go.sum | sha256sum | cut -c1-12)
-out=$(cd ../.. && pwd)/.cache/controlplane/$version-$hash
+root=$(cd ../.. && pwd)
+out=$root/.cache/controlplane/$version-$hash
 
-build() { # name package ldflags
-	[ -x "$out/$1" ] && return
-	echo "building $1 (minutes on the first run, then kept in ${out#"$(cd ../.. && pwd)/"})" >&2
-	mkdir -p "$out"
-	CGO_ENABLED=0 go build -trimpath -o "$out/$1.new" -ldflags "-s -w $3" "$2"
-	mv "$out/$1.new" "$out/$1"
-}
-v=k8s.io/component-base/version
-build etcd go.etcd.io/etcd/server/v3 ""
-build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver \
-	"-X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=$minor -X $v.gitTreeState=clean"
+missing= packages=
+for name in "${@:-kube-apiserver}"; do
+	[ -x "$out/$name" ] && continue
+	missing="$missing $name"
+	packages="$packages k8s.io/kubernetes/cmd/$name"
+done
+[ -x "$out/etcd" ] || missing="etcd$missing"
+if [ -n "$missing" ]; then
+	echo "building $missing (minutes on the first run, then kept in ${out#"$root/"})" >&2
+	new=$out/new.$$
+	mkdir -p "$new"
+	trap 'rm -rf "$new"' EXIT
+	[ -x "$out/etcd" ] || CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$new/etcd" go.etcd.io/etcd/server/v3
+	v=k8s.io/component-base/version
+	# shellcheck disable=SC2086
+	[ -z "$packages" ] || CGO_ENABLED=0 go build -trimpath -o "$new/" -ldflags "-s -w -X $v.gitVersion=$version \
+		-X $v.gitMajor=1 -X $v.gitMinor=$minor -X $v.gitTreeState=clean" $packages
+	mv "$new"/* "$out/"
+fi
 echo "$out"
