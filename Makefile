@@ -4,6 +4,7 @@ SHELL := /bin/sh
 
 version := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 ldflags := -s -w -X main.version=$(version)
+platforms = $(or $(PLATFORMS),linux/$(shell go env GOARCH))
 # The race detector needs a C compiler; go env says 0 where there is none.
 race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
@@ -14,6 +15,15 @@ help: ## list the targets
 .PHONY: build
 build: ## build the static, stripped binary into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/elector-sidecar
+
+.PHONY: image
+image: ## write bin/elector-sidecar.tar, an OCI image, without an engine (PLATFORMS="linux/amd64 linux/arm64": both in one)
+	set -e; for platform in $(platforms); do \
+		CGO_ENABLED=0 GOOS=$${platform%%/*} GOARCH=$${platform#*/} \
+			go build -trimpath -ldflags '$(ldflags)' -o bin/$$platform/ ./cmd/elector-sidecar; \
+	done
+	go run ./internal/image -name $(or $(IMAGE),elector-sidecar:$(version)) -o bin/elector-sidecar.tar \
+		$(foreach platform,$(platforms),-binary bin/$(platform)/elector-sidecar)
 
 .PHONY: demo
 demo: ## three sidecars elect, hand over and fail over (CLUSTER=1: on the kubeconfig's cluster; INTERACTIVE=1: stay running)
