@@ -74,17 +74,17 @@ type saved struct {
 }
 
 // build makes the image, and returns its digest: that of the manifest or, for several platforms, of the index.
-func build(ref reference, binaries []binary, s settings) (archive, string, error) {
+func build(ref reference, programs []program, s settings) (archive, string, error) {
 	a := archive{}
 	var manifests []descriptor
 	var first manifest
 	seen := map[platform]bool{}
-	for _, b := range binaries {
-		if seen[b.platform] {
-			return nil, "", fmt.Errorf("two binaries are for %s/%s", b.platform.OS, b.platform.Architecture)
+	for _, p := range programs {
+		if seen[p.platform] {
+			return nil, "", fmt.Errorf("two binaries are for %s/%s", p.platform.OS, p.platform.Architecture)
 		}
-		seen[b.platform] = true
-		m, err := a.addPlatform(b, s)
+		seen[p.platform] = true
+		m, err := a.addPlatform(p, s)
 		if err != nil {
 			return nil, "", err
 		}
@@ -92,7 +92,7 @@ func build(ref reference, binaries []binary, s settings) (archive, string, error
 			first = m
 		}
 		d := a.addJSON(manifestType, m)
-		d.Platform = &b.platform
+		d.Platform = &p.platform
 		manifests = append(manifests, d)
 	}
 	top := manifests[0]
@@ -114,8 +114,8 @@ func build(ref reference, binaries []binary, s settings) (archive, string, error
 }
 
 // addPlatform adds the layer and the configuration for one platform.
-func (a archive) addPlatform(b binary, s settings) (manifest, error) {
-	layer, err := tarOf(strings.TrimPrefix(s.Entrypoint[0], "/"), b.content)
+func (a archive) addPlatform(p program, s settings) (manifest, error) {
+	layer, err := tarOf(strings.TrimPrefix(s.Entrypoint[0], "/"), p.content)
 	if err != nil {
 		return manifest{}, err
 	}
@@ -132,7 +132,7 @@ func (a archive) addPlatform(b binary, s settings) (manifest, error) {
 		MediaType:     manifestType,
 		Config: a.addJSON(configType, config{
 			Created:  "1970-01-01T00:00:00Z", // the same each time
-			platform: b.platform,
+			platform: p.platform,
 			Config:   s,
 			RootFS:   rootFS{"layers", []string{digest(layer)}},
 		}),

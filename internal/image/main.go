@@ -60,15 +60,15 @@ func run(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-name %q %w", *name, err)
 	}
-	var binaries []binary
+	var programs []program
 	for _, file := range files {
-		b, err := readBinary(file)
+		p, err := readProgram(file)
 		if err != nil {
 			return err
 		}
-		binaries = append(binaries, b)
+		programs = append(programs, p)
 	}
-	a, digest, err := build(ref, binaries, newSettings(command, *user, *port))
+	a, digest, err := build(ref, programs, newSettings(command, *user, *port))
 	if err != nil {
 		return err
 	}
