@@ -59,6 +59,8 @@ var mutants = []mutant{
 		"		m.wantRead, m.contested, m.retryAt = true, w, Instant{}\n", "		if m.state == HandingOver {\n\t\t\tm.become(Stopped)\n\t\t\treturn\n\t\t}\n\t\tm.wantRead, m.contested, m.retryAt = true, w, Instant{}\n"},
 	{"stop: goes on leading", "machine.go",
 		"\tm.become(HandingOver)\n\tm.keepUntil(now.Add(m.handoverTimeout))\n", "\tm.keepUntil(now.Add(m.handoverTimeout))\n"},
+	{"stop: keeps for its withdrawal what is not its own any more", "machine.go",
+		"m.retracting && m.ours && m.fresh(now) && !m.reached", "m.retracting && m.fresh(now) && !m.reached"},
 	{"stop: does not settle writes without an answer", "machine.go",
 		"case !m.wantRead && len(m.unsettled) == 0:", "case !m.wantRead:"},
 	{"stop: leaves a write on the wire", "machine.go",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -36,6 +37,9 @@ type Config struct {
 	// both when it is first read was left by a predecessor that is dead, as when a pod's container is restarted: it is
 	// taken over at once. One that names Identity alone is another candidate's, and has to expire.
 	Sandbox string
+	// Address is where others reach this process while it leads. It is written beside the holder, as AddressAnnotation,
+	// unless it is zero.
+	Address netip.Addr
 
 	// LeaseDuration is how long others respect the lease without a renewal: whole seconds, at least one.
 	LeaseDuration time.Duration
@@ -48,6 +52,10 @@ type Config struct {
 	// HandoverTimeout is how long a leader that is stopped keeps the lease before it releases it, for the work that it
 	// guards to end. 0 or more.
 	HandoverTimeout time.Duration
+	// Withdraw is called when a leader begins to step down, while it still holds the lease, to take back whatever shows it
+	// as the leader to others. The release waits until it has returned, for at most WithdrawTimeout and half the renew
+	// deadline, and while the lease is fresh. Nil: nothing shows it.
+	Withdraw func(context.Context)
 	// Unwell is what is wrong with the app at first, nil where nothing is: as told to SetHealth before the election begins.
 	Unwell error
 
@@ -63,6 +71,10 @@ const (
 	MinRequestTime     = 20 * time.Millisecond
 	MaxHandoverTimeout = 24 * time.Hour
 )
+
+// WithdrawTimeout is how long a release waits for Config.Withdraw: a kubelet leaves a native sidecar whose app has used up
+// its time to stop about two seconds in all.
+const WithdrawTimeout = time.Second
 
 // Validate reports everything that is wrong, one error a problem.
 func (c *Config) Validate() error {
@@ -194,7 +206,11 @@ func (e *Elector) run(ctx context.Context) (err error) {
 		retryPeriod:     c.RetryPeriod,
 		handoverTimeout: c.HandoverTimeout,
 		sandbox:         c.Sandbox,
+		address:         c.Address,
 	})
+	if c.Withdraw != nil {
+		m.withdrawTimeout = WithdrawTimeout
+	}
 	m.unwell = c.Unwell
 	// Requests outlive ctx: the release needs them.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -269,6 +285,14 @@ func (d *driver) perform(out output) {
 		d.wg.Go(func() {
 			defer cancel()
 			d.tell(d.write(ctx, w))
+		})
+	}
+	if number := out.retract; number > 0 {
+		d.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(d.ctx, d.machine.withdrawTimeout)
+			defer cancel()
+			d.config.Withdraw(ctx)
+			d.tell(withdrawn{retraction: number})
 		})
 	}
 	if out.read {

@@ -5,6 +5,7 @@ package elector
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -13,8 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SandboxAnnotation is on a held Lease and names Config.Sandbox of its holder.
-const SandboxAnnotation = "elector-sidecar/sandbox"
+// The annotations of a held Lease.
+const (
+	// SandboxAnnotation names Config.Sandbox of the holder.
+	SandboxAnnotation = "elector-sidecar/sandbox"
+	// AddressAnnotation is Config.Address of the identity that AddressOfAnnotation names. Another holder that knows neither,
+	// such as client-go's leaderelection, leaves both as they are, so they count only while that identity is the holder.
+	AddressAnnotation   = "elector-sidecar/address"
+	AddressOfAnnotation = "elector-sidecar/address-of"
+)
 
 // record is what the election reads of a Lease. The wire format is that of client-go's leaderelection
 // (resourcelock.LeaderElectionRecord in a LeaseSpec).
@@ -26,7 +34,8 @@ type record struct {
 	acquired    time.Time     // zero: absent
 	renewed     time.Time     // zero: absent
 	transitions int32
-	sandbox     string // "": none is named
+	sandbox     string     // "": none is named
+	address     netip.Addr // of the holder; zero: not known
 
 	lease *coordinationv1.Lease // as read; never changed
 }
@@ -55,6 +64,9 @@ func readLease(lease *coordinationv1.Lease) (*record, error) {
 	}
 	if spec.LeaseTransitions != nil {
 		r.transitions = *spec.LeaseTransitions
+	}
+	if r.holder != "" && lease.Annotations[AddressOfAnnotation] == r.holder {
+		r.address, _ = netip.ParseAddr(lease.Annotations[AddressAnnotation]) // what is no address is not known
 	}
 	return r, nil
 }
@@ -86,7 +98,7 @@ func (r *record) writtenBy(w *record) bool {
 // claim is the record that a candidate writes to take a lease (base nil: to create it). leaseTransitions counts as
 // client-go does: up when the holder changes, 0 on a new Lease.
 func claim(base *record, by *settings, wall time.Time) *record {
-	r := &record{holder: by.identity, duration: by.leaseDuration, sandbox: by.sandbox,
+	r := &record{holder: by.identity, duration: by.leaseDuration, sandbox: by.sandbox, address: by.address,
 		acquired: onTheWire(wall), renewed: onTheWire(wall)}
 	if base != nil {
 		r.uid = base.uid
@@ -131,11 +143,16 @@ func (r *record) draw(base *record, key types.NamespacedName) *record {
 	spec.AcquireTime = &metav1.MicroTime{Time: r.acquired}
 	spec.RenewTime = &metav1.MicroTime{Time: r.renewed}
 	spec.LeaseTransitions = new(r.transitions)
-	if r.sandbox != "" {
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, SandboxAnnotation, r.sandbox)
-	} else {
-		delete(lease.Annotations, SandboxAnnotation)
+	annotate := func(key, value string, known bool) {
+		if known {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, key, value)
+		} else {
+			delete(lease.Annotations, key)
+		}
 	}
+	annotate(SandboxAnnotation, r.sandbox, r.sandbox != "")
+	annotate(AddressAnnotation, r.address.String(), r.address.IsValid())
+	annotate(AddressOfAnnotation, r.holder, r.address.IsValid())
 	lease.OwnerReferences = withoutPods(lease.OwnerReferences)
 	r.lease = lease
 	return r

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -60,7 +61,9 @@ type settings struct {
 	renewDeadline   time.Duration
 	retryPeriod     time.Duration
 	handoverTimeout time.Duration
+	withdrawTimeout time.Duration // 0: there is nothing to withdraw
 	sandbox         string
+	address         netip.Addr
 	random          func() float64 // uniform in [0, 1)
 }
 
@@ -108,6 +111,9 @@ type (
 	resign  struct{ cooldown time.Duration } // step down, and do not contend for so long after the release
 	health  struct{ err error }              // of the app: while there is an error, step down and do not contend
 	release struct{}                         // the app's work has ended: the handover need not wait any longer
+
+	// withdrawn: what showed this process as the leader does not any more, or could not be changed.
+	withdrawn struct{ retraction int }
 )
 
 func (observed) isInput()    {}
@@ -119,6 +125,7 @@ func (stop) isInput()        {}
 func (resign) isInput()      {}
 func (health) isInput()      {}
 func (release) isInput()     {}
+func (withdrawn) isInput()   {}
 
 // source is where a sighting of the Lease comes from.
 type source int
@@ -161,6 +168,7 @@ type output struct {
 	write   *write        // send this; answer with written or writeFailed
 	abandon bool          // the write in flight is settled: its answer is of no interest any more
 	read    bool          // read the Lease; answer with observed or readFailed
+	retract int           // above 0: withdraw what shows this process as the leader; answer with withdrawn and this number
 	rewatch bool          // the watch missed something: begin it anew
 	wake    time.Duration // above 0: step with tick after this long, if nothing happens before
 	events  []event
@@ -215,6 +223,9 @@ type machine struct {
 	stopping    bool    // for good
 	handoverEnd Instant // the lease is kept until then
 	giveUpAt    Instant // no release is tried after that
+	retractions int     // counts the times that what shows this process as the leader had to be withdrawn
+	retracting  bool    // that is going on
+	retractEnd  Instant // the release waits for it until then
 	failure     error   // why the end was not an orderly one
 	cooldown    time.Duration
 	outUntil    Instant // after a resignation
@@ -250,6 +261,8 @@ func (m *machine) step(now Instant, in input) output {
 		m.health(now, in)
 	case release:
 		m.endHandover(now)
+	case withdrawn:
+		m.retracting = m.retracting && in.retraction != m.retractions
 	case tick:
 	}
 	switch m.state {
@@ -626,6 +639,11 @@ func (m *machine) illness() string {
 func (m *machine) stepDown(now Instant, why string) {
 	m.become(HandingOver)
 	m.keepUntil(now.Add(m.handoverTimeout))
+	if m.withdrawTimeout > 0 {
+		m.retractions++
+		m.retracting, m.retractEnd = true, now.Add(min(m.withdrawTimeout, m.renewDeadline/2))
+		m.did.retract = m.retractions
+	}
 	m.leaving = why
 	m.log("handing over", "because", why, "keepingTheLeaseFor", m.handoverTimeout.String())
 }
@@ -662,12 +680,13 @@ func (m *machine) endHandover(now Instant) {
 	}
 }
 
-// handOver keeps the lease for the app to finish, then settles what is on the wire and releases.
+// handOver keeps the lease for the app to finish, and for what showed this process as the leader to be withdrawn; then it
+// settles what is on the wire and releases.
 func (m *machine) handOver(now Instant) {
 	if !m.fresh(now) {
 		m.endHandover(now)
 	}
-	if !m.reached(now, m.handoverEnd) {
+	if !m.reached(now, m.handoverEnd) || m.retracting && m.ours && m.fresh(now) && !m.reached(now, m.retractEnd) {
 		m.lead(now)
 		return
 	}

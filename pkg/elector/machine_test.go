@@ -571,6 +571,93 @@ func TestReleaseRules(t *testing.T) {
 	})
 }
 
+// The release waits until nothing shows this process as the leader any more, or for a while.
+func TestReleaseWaitsForTheWithdrawal(t *testing.T) {
+	withdrawing := func(s *settings) { s.withdrawTimeout = time.Second }
+	leading := func(t *testing.T, change ...func(*settings)) *table {
+		m := newTable(t, append(change, withdrawing)...).lead()
+		if m.last.retract != 0 {
+			t.Fatal("asked to withdraw what it has only just come to show")
+		}
+		return m
+	}
+	t.Run("until it is done", func(t *testing.T) {
+		m := leading(t)
+		asked := m.do(stop{}).retract
+		if asked == 0 {
+			t.Fatal("not asked to withdraw anything")
+		}
+		m.is(HandingOver)
+		m.waits()
+		m.after(time.Millisecond).do(withdrawn{asked})
+		m.writes(releasing)
+		m.succeed()
+		m.is(Stopped)
+	})
+	t.Run("not for ever", func(t *testing.T) {
+		m := leading(t)
+		m.do(stop{})
+		if m.waits(); m.last.wake != time.Second {
+			t.Fatalf("wakes in %s, want in 1s", m.last.wake)
+		}
+		m.after(time.Second).do(tick{})
+		m.writes(releasing)
+	})
+	t.Run("not for longer than there is time to release", func(t *testing.T) {
+		m := leading(t, func(s *settings) {
+			s.leaseDuration, s.renewDeadline, s.retryPeriod = time.Second, 600*time.Millisecond, 100*time.Millisecond
+		})
+		m.do(stop{})
+		m.after(300 * time.Millisecond).do(tick{})
+		for range 2 { // a renewal may come first
+			if m.inFlight != nil && m.inFlight.purpose == renewing {
+				m.succeed()
+			}
+		}
+		m.writes(releasing)
+	})
+	t.Run("within the handover timeout at no cost", func(t *testing.T) {
+		m := leading(t, func(s *settings) { s.handoverTimeout = 5 * time.Second })
+		asked := m.do(resign{}).retract
+		m.after(time.Millisecond).do(withdrawn{asked})
+		m.waits()
+		m.after(time.Millisecond).do(release{})
+		m.writes(releasing)
+	})
+	t.Run("that of an earlier handover does not count", func(t *testing.T) {
+		m := leading(t)
+		first := m.do(resign{}).retract
+		m.after(time.Second).do(tick{})
+		m.writes(releasing)
+		m.succeed()
+		m.after(time.Second).do(tick{})
+		m.writes(acquiring)
+		m.succeed()
+		m.is(Leading)
+		second := m.do(stop{}).retract
+		m.do(withdrawn{first})
+		m.waits()
+		m.do(withdrawn{second})
+		m.writes(releasing)
+	})
+	// Nothing may be written over a record that is not ours, however long it takes.
+	for name, after := range map[string]func(*table){
+		"another has taken it": func(m *table) { m.see(m.others("b_1")) },
+		"it was deleted":       func(m *table) { m.seeNone() },
+	} {
+		t.Run("not once "+name, func(t *testing.T) {
+			m := leading(t)
+			m.do(stop{})
+			m.after(time.Millisecond)
+			m.now.Wall, m.now.Boot = m.now.Wall.Add(2*time.Second), m.now.Boot+2*time.Second // a renewal would be due
+			m.retractEnd = m.now.Add(time.Second)
+			after(m)
+			m.waits()
+			m.is(Stopped)
+		})
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	status := func(code int32) error { return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code}} }
 	for _, test := range []struct {

@@ -418,6 +418,9 @@ func (w *world) join(former *person) {
 	if w.chance(0.3) {
 		s.handoverTimeout = w.upTo(w.timing.leaseDuration)
 	}
+	if w.chance(0.3) {
+		s.withdrawTimeout = w.upTo(w.timing.leaseDuration)
+	}
 	p.machine = newMachine(s)
 	w.people = append(w.people, p)
 	w.logf("%s starts (pod %s, clock rate %.3f)", p, p.pod, p.rate)
@@ -486,6 +489,9 @@ func (p *person) step(in input) {
 	}
 	if out.read {
 		p.read()
+	}
+	if out.retract > 0 && (w.calm || w.chance(0.5)) {
+		w.after(w.latency(), func() { p.tell(withdrawn{out.retract}) }) // possibly long after the timeout
 	}
 	if out.rewatch {
 		p.watches++
@@ -582,6 +588,9 @@ func (p *person) send(wr *write) {
 	}
 	if p.writing || wr.record.version != decidedOn {
 		w.violate("%s writes on version %d, decided on %d; another write in flight: %t", p, wr.record.version, decidedOn, p.writing)
+	}
+	if seen := p.machine.seen; wr.purpose != acquiring && (seen == nil || seen.holder != p.machine.identity) {
+		w.violate("%s would %s what is not its own", p, wr.purpose)
 	}
 	p.writing = true
 	epochThen := w.server.epoch

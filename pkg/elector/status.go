@@ -8,6 +8,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ type Status struct {
 	// Leader is the identity that is known to lead, "" when none is: while the lease is free or expired, and while it
 	// names this process but this process does not lead.
 	Leader string
+	// Address is where Leader can be reached, zero where it has not said so or there is none.
+	Address netip.Addr
 	// Term is leaseTransitions of the Lease as last seen.
 	Term int32
 	// FencingToken is the resourceVersion of the write that began this process's term; 0 when it does not lead.
@@ -56,7 +59,8 @@ type snapshot struct {
 	state       State
 	known       bool
 	stopping    bool
-	holder      string // of the Lease, "" where it is this process
+	holder      string     // of the Lease, "" where it is this process
+	address     netip.Addr // of the holder, or of this process while it leads
 	term        int32
 	token       uint64
 	acquired    time.Time
@@ -91,7 +95,7 @@ func (m *machine) snapshot(now Instant) snapshot {
 		deadline: m.renewDeadline}
 	s.illness, s.leaving, s.outUntil = m.illness(), m.leaving, m.outUntil
 	if m.state == Leading {
-		s.token, s.leadsSince = m.token, m.renewedAt
+		s.token, s.leadsSince, s.address = m.token, m.renewedAt, m.address
 	}
 	if r := m.seen; r != nil {
 		s.held, s.heldSince = r.holder != "", m.seenAt
@@ -100,7 +104,7 @@ func (m *machine) snapshot(now Instant) snapshot {
 		}
 		s.term, s.acquired, s.renewed = r.transitions, r.acquired, r.renewed
 		if r.holder != "" && r.holder != m.identity && m.expiresIn(now) > 0 {
-			s.holder, s.holderUntil = r.holder, now.Add(m.expiresIn(now))
+			s.holder, s.holderUntil, s.address = r.holder, now.Add(m.expiresIn(now)), r.address
 		}
 	}
 	return s
@@ -155,7 +159,7 @@ func (s *snapshot) goOn(before *snapshot, now Instant, identity string) {
 // at is the status at an instant, which may be later than the loop has got to (rules S3 and S6); over is what over says,
 // or what is known better.
 func (s *snapshot) at(now Instant, identity string, over bool) Status {
-	status := Status{State: s.state, Leader: s.holder, Term: s.term, AcquireTime: s.acquired, RenewTime: s.renewed,
+	status := Status{State: s.state, Leader: s.holder, Address: s.address, Term: s.term, AcquireTime: s.acquired, RenewTime: s.renewed,
 		Revision: s.revision, Known: s.known, Stopping: s.stopping, Transitions: s.transitions,
 		Unhealthy: s.illness != ""}
 	status.LeaderlessFor, status.LeaderlessTotal = s.leaderless(now)
@@ -171,7 +175,7 @@ func (s *snapshot) at(now Instant, identity string, over bool) Status {
 	}
 	switch left, _ := s.left(now); {
 	case over:
-		status.Leader = ""
+		status.Leader, status.Address = "", netip.Addr{}
 		status.Revision += "x"
 		if s.state == Leading {
 			status.State = Following

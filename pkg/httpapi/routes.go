@@ -17,6 +17,7 @@ import (
 type leaderAnswer struct {
 	Name         string `json:"name"`
 	Identity     string `json:"identity"`
+	Address      string `json:"address,omitempty"`
 	IsLeader     bool   `json:"isLeader"`
 	State        string `json:"state"`
 	PodName      string `json:"podName"`
@@ -32,7 +33,12 @@ type leaderAnswer struct {
 }
 
 func (c *Config) answer(s elector.Status) leaderAnswer {
+	address := ""
+	if s.Address.IsValid() {
+		address = s.Address.String()
+	}
 	return leaderAnswer{
+		Address:      address,
 		Name:         podOf(s.Leader),
 		Identity:     s.Leader,
 		IsLeader:     s.IsLeader,
