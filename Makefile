@@ -10,7 +10,7 @@ race     = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the static, stripped binary into bin/
@@ -45,6 +45,28 @@ test-fast: test-deps ## run the tests that need no control plane
 .PHONY: assets
 assets: ## build kube-apiserver and etcd, once, and print their folder
 	@test/controlplane/build.sh
+
+node_binaries = kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy
+
+.PHONY: node
+node: # the program that runs a one-node cluster, and what it needs
+	@test/node/deps.sh
+	cd test && CGO_ENABLED=0 go build -trimpath -o ../bin/node ./node
+
+.PHONY: e2e-images
+e2e-images: # bin/elector-sidecar.tar and bin/e2e-app.tar, tagged latest
+	@$(MAKE) -s image IMAGE=elector-sidecar:latest
+	cd test && CGO_ENABLED=0 go build -trimpath -o ../bin/e2e-app ./e2e/app
+	go run ./internal/image -name e2e-app:latest -binary bin/e2e-app -entrypoint /e2e-app -port 0 -o bin/e2e-app.tar
+
+.PHONY: e2e-up
+e2e-up: node e2e-images ## bring up a real one-node cluster to work with by hand (root, Linux), and say how to use it
+	@assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && \
+		KUBEBUILDER_ASSETS="$$assets" bin/node up -images bin/elector-sidecar.tar,bin/e2e-app.tar
+
+.PHONY: e2e-down
+e2e-down: node ## take that cluster down
+	@bin/node down
 
 .PHONY: bench
 bench: bench-failover ## everything that is measured: now failover

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/elector-sidecar/elector-sidecar/test/node/control"
+)
+
+// grace is how long the command may go on after a signal.
+const grace = 10 * time.Second
+
+// run brings a node up for a command, and returns the command's exit code.
+func run(o options, command []string) (int, error) {
+	if err := check(o); err != nil {
+		return 1, err
+	}
+	if err := sweep(o.Root); err != nil {
+		return 1, err
+	}
+	f, err := claim(filepath.Join(o.Root, runPrefix+strconv.Itoa(os.Getpid())))
+	if err != nil {
+		return 1, err
+	}
+	return supervise(o, f, func(node int) *exec.Cmd {
+		c := exec.Command(command[0], command[1:]...)
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		c.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig(), control.Environment+"="+strconv.Itoa(node))
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return c
+	})
+}
+
+// supervise brings a node up, starts the command that is made once it works, and takes the node down when the command has
+// ended or a signal asks for it. Without a command, the node stays until a signal.
+func supervise(o options, f *folder, makeCommand func(node int) *exec.Cmd) (code int, err error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil { // what is started from here on is in it
+		return 1, fmt.Errorf("a network namespace: %w", err)
+	}
+	dog, err := startWatchdog(f)
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if code != 0 || err != nil {
+			err = errors.Join(err, keepLogs(f, o.Logs))
+		}
+		if dog.letGo() != nil {
+			err = errors.Join(err, clean(f)) // it was killed
+		}
+	}()
+	node, ready, err := startNode(o, f)
+	if err != nil {
+		return 1, err
+	}
+	ended := make(chan error, 2) // the node, or the command
+	go func() { ended <- errors.Join(errors.New("the node has ended"), node.Wait()) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return 1, err
+	case s := <-signals:
+		return 128 + int(s.(syscall.Signal)), nil
+	}
+
+	command := makeCommand(node.Process.Pid)
+	if command == nil {
+		select {
+		case err := <-ended:
+			return 1, err
+		case <-signals:
+			return 0, nil
+		}
+	}
+	if err := command.Start(); err != nil {
+		return 127, err
+	}
+	done := make(chan int, 1)
+	go func() { done <- exitCode(command) }()
+	select {
+	case code := <-done:
+		return code, nil
+	case err = <-ended:
+		code = 1
+	case s := <-signals:
+		code = 128 + int(s.(syscall.Signal))
+	}
+	_ = command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-done:
+	case <-time.After(grace):
+	}
+	return code, err
+}
+
+// exitCode waits for a command. The code is a shell's.
+func exitCode(command *exec.Cmd) int {
+	_ = command.Wait()
+	status := command.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// startNode starts the node's init. The channel tells when the node works.
+func startNode(o options, f *folder) (*exec.Cmd, <-chan struct{}, error) {
+	s := state{Supervisor: os.Getpid(), Cgroup: "elector-node-" + strconv.Itoa(os.Getpid())}
+	err := cmp.Or(os.MkdirAll(f.logs(), 0o755), f.write(s)) // before there is a cgroup to remove
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Controllers, err = makeCgroups(s.Cgroup); err != nil {
+		return nil, nil, fmt.Errorf("cgroups: %w", err)
+	}
+	if err := f.write(s); err != nil {
+		return nil, nil, err
+	}
+	plan, err := json.Marshal(plan{options: o, Folder: f.path, Cgroup: s.Cgroup})
+	if err != nil {
+		return nil, nil, err
+	}
+	status, report, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer report.Close()
+	node := exec.Command("/proc/self/exe", "init", string(plan))
+	node.Stderr = os.Stderr
+	node.ExtraFiles = []*os.File{report}
+	node.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Setsid:     true, // the terminal's signals are the supervisor's
+	}
+	if err := node.Start(); err != nil {
+		return nil, nil, fmt.Errorf("the node's namespaces: %w", err)
+	}
+	ready := make(chan struct{})
+	go func() {
+		defer status.Close()
+		if line, err := bufio.NewReader(status).ReadString('\n'); err == nil && line == readyLine {
+			s.Node = node.Process.Pid
+			if err := f.write(s); err != nil {
+				fmt.Fprintln(os.Stderr, "node:", err)
+			}
+			close(ready)
+		}
+	}()
+	return node, ready, nil
+}
+
+// keepLogs moves the components' logs to where they outlive the node.
+func keepLogs(f *folder, to string) error {
+	if err := cmp.Or(os.RemoveAll(to), os.MkdirAll(filepath.Dir(to), 0o755)); err != nil {
+		return err
+	}
+	if err := os.Rename(f.logs(), to); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "node: the components' logs are in", to)
+	return nil
+}
