@@ -20,10 +20,11 @@ const (
 	lastWord = 100 * time.Millisecond
 )
 
-// attend looks after the app, as far as that is configured: it watches over the app's health and tells it of each change.
+// attend looks after what is around the election, as far as that is configured: it watches over the app's health, tells the
+// app of each change, and shows the leader in the cluster.
 // That goes on when ctx ends, since the app has to be told of the handover; the function that is returned ends it, once
 // the election has ended.
-func attend(ctx context.Context, cfg *config, e *elector.Elector, api *httpapi.Config) (leave func()) {
+func attend(ctx context.Context, cfg *config, e *elector.Elector, api *httpapi.Config, around *surroundings) (leave func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watching, notifying sync.WaitGroup
 	if check, err := apphealth.Parse(cfg.AppHealth); err == nil { // validate has seen to it that there is no error but of ""
@@ -33,6 +34,12 @@ func attend(ctx context.Context, cfg *config, e *elector.Elector, api *httpapi.C
 				Failures: cfg.AppFailures.int, Successes: cfg.AppSuccesses.int,
 			}, e.SetHealth)
 		})
+	}
+	if around != nil {
+		watching.Go(func() { around.checkRollout(ctx, cfg, e) })
+		if around.signs != nil {
+			watching.Go(func() { around.signs.Run(ctx, e) })
+		}
 	}
 	if cfg.NotifyURL != "" {
 		notifying.Go(func() {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"reflect"
 	"strconv"
@@ -29,27 +30,32 @@ import (
 
 // config is the environment. A value that cannot be read is kept with its problem, so that all are reported at once.
 type config struct {
-	LeaseName       string   `envconfig:"ELECTOR_LEASE_NAME" desc:"name of the Lease (required)"`
-	LeaseNamespace  string   `envconfig:"ELECTOR_LEASE_NAMESPACE" desc:"namespace of the Lease; POD_NAMESPACE, else the service account's, where unset"`
-	PodName         string   `envconfig:"POD_NAME" desc:"this pod's name, from the downward API; the host name where unset"`
-	PodNamespace    string   `envconfig:"POD_NAMESPACE" desc:"this pod's namespace, from the downward API"`
-	PodUID          string   `envconfig:"POD_UID" desc:"this pod's UID, from the downward API"`
-	Identity        string   `envconfig:"ELECTOR_IDENTITY" desc:"holderIdentity; <POD_NAME>_<POD_UID> where unset, or <POD_NAME>_<random> without a UID"`
-	LeaseDuration   duration `envconfig:"ELECTOR_LEASE_DURATION" default:"15s" desc:"how long others respect the lease without a renewal; whole seconds, at least 1s"`
-	RenewDeadline   duration `envconfig:"ELECTOR_RENEW_DEADLINE" default:"10s" desc:"how long a renewal lets this pod lead; below the lease duration"`
-	RetryPeriod     duration `envconfig:"ELECTOR_RETRY_PERIOD" default:"2s" desc:"time between renewals, and between retries; below the renew deadline"`
-	HTTPAddress     string   `envconfig:"ELECTOR_HTTP_ADDRESS" default:":4040" desc:"where the API listens"`
-	HandoverTimeout duration `envconfig:"ELECTOR_HANDOVER_TIMEOUT" default:"0s" desc:"how long a leader that steps down keeps the lease for the app to finish"`
-	AppHealth       string   `envconfig:"ELECTOR_APP_HEALTH" desc:"how to see whether the app is healthy: http://127.0.0.1:8080/healthz, tcp://127.0.0.1:5432 or file:///path?maxAge=30s; taken for healthy where unset"`
-	AppPeriod       duration `envconfig:"ELECTOR_APP_HEALTH_PERIOD" default:"2s" desc:"time between checks of the app's health"`
-	AppTimeout      duration `envconfig:"ELECTOR_APP_HEALTH_TIMEOUT" default:"1s" desc:"how long a check may take; at most the period"`
-	AppFailures     count    `envconfig:"ELECTOR_APP_HEALTH_FAILURES" default:"3" desc:"failed checks in a row that make the app unhealthy"`
-	AppSuccesses    count    `envconfig:"ELECTOR_APP_HEALTH_SUCCESSES" default:"1" desc:"good checks in a row that make it healthy"`
-	NotifyURL       string   `envconfig:"ELECTOR_NOTIFY_URL" desc:"where the app is told of each change, as in http://127.0.0.1:8080/leader; nowhere where unset"`
-	MaxWaiters      count    `envconfig:"ELECTOR_MAX_WAITERS" default:"1024" desc:"requests that may block at once"`
-	Compatibility   string   `envconfig:"ELECTOR_COMPATIBILITY" desc:"nais: last_update in the answer of /, and /sse, as nais/elector has them"`
-	LogFormat       string   `envconfig:"ELECTOR_LOG_FORMAT" default:"text" desc:"text or json"`
-	Kubeconfig      string   `envconfig:"KUBECONFIG" desc:"where the cluster is, outside one; in-cluster where unset"`
+	LeaseName       string    `envconfig:"ELECTOR_LEASE_NAME" desc:"name of the Lease (required)"`
+	LeaseNamespace  string    `envconfig:"ELECTOR_LEASE_NAMESPACE" desc:"namespace of the Lease; POD_NAMESPACE, else the service account's, where unset"`
+	PodName         string    `envconfig:"POD_NAME" desc:"this pod's name, from the downward API; the host name where unset"`
+	PodNamespace    string    `envconfig:"POD_NAMESPACE" desc:"this pod's namespace, from the downward API"`
+	PodUID          string    `envconfig:"POD_UID" desc:"this pod's UID, from the downward API"`
+	PodIP           addresses `envconfig:"POD_IP" desc:"this pod's address, from the downward API (status.podIP, or status.podIPs for two families)"`
+	NodeName        string    `envconfig:"NODE_NAME" desc:"this pod's node, from the downward API; for a Service that keeps traffic on its node"`
+	Identity        string    `envconfig:"ELECTOR_IDENTITY" desc:"holderIdentity; <POD_NAME>_<POD_UID> where unset, or <POD_NAME>_<random> without a UID"`
+	LeaseDuration   duration  `envconfig:"ELECTOR_LEASE_DURATION" default:"15s" desc:"how long others respect the lease without a renewal; whole seconds, at least 1s"`
+	RenewDeadline   duration  `envconfig:"ELECTOR_RENEW_DEADLINE" default:"10s" desc:"how long a renewal lets this pod lead; below the lease duration"`
+	RetryPeriod     duration  `envconfig:"ELECTOR_RETRY_PERIOD" default:"2s" desc:"time between renewals, and between retries; below the renew deadline"`
+	HTTPAddress     string    `envconfig:"ELECTOR_HTTP_ADDRESS" default:":4040" desc:"where the API listens"`
+	HandoverTimeout duration  `envconfig:"ELECTOR_HANDOVER_TIMEOUT" default:"0s" desc:"how long a leader that steps down keeps the lease for the app to finish"`
+	AppHealth       string    `envconfig:"ELECTOR_APP_HEALTH" desc:"how to see whether the app is healthy: http://127.0.0.1:8080/healthz, tcp://127.0.0.1:5432 or file:///path?maxAge=30s; taken for healthy where unset"`
+	AppPeriod       duration  `envconfig:"ELECTOR_APP_HEALTH_PERIOD" default:"2s" desc:"time between checks of the app's health"`
+	AppTimeout      duration  `envconfig:"ELECTOR_APP_HEALTH_TIMEOUT" default:"1s" desc:"how long a check may take; at most the period"`
+	AppFailures     count     `envconfig:"ELECTOR_APP_HEALTH_FAILURES" default:"3" desc:"failed checks in a row that make the app unhealthy"`
+	AppSuccesses    count     `envconfig:"ELECTOR_APP_HEALTH_SUCCESSES" default:"1" desc:"good checks in a row that make it healthy"`
+	NotifyURL       string    `envconfig:"ELECTOR_NOTIFY_URL" desc:"where the app is told of each change, as in http://127.0.0.1:8080/leader; nowhere where unset"`
+	Service         string    `envconfig:"ELECTOR_SERVICE" desc:"a Service without a selector that is to lead to the leader; needs POD_IP"`
+	PodLabel        string    `envconfig:"ELECTOR_POD_LABEL" desc:"a label of the pod, by its key, that is to be leader on the leader and follower on the others"`
+	ReadinessGate   string    `envconfig:"ELECTOR_READINESS_GATE" desc:"a condition of the pod, by its type, that is to be true on the leader alone"`
+	MaxWaiters      count     `envconfig:"ELECTOR_MAX_WAITERS" default:"1024" desc:"requests that may block at once"`
+	Compatibility   string    `envconfig:"ELECTOR_COMPATIBILITY" desc:"nais: last_update in the answer of /, and /sse, as nais/elector has them"`
+	LogFormat       string    `envconfig:"ELECTOR_LOG_FORMAT" default:"text" desc:"text or json"`
+	Kubeconfig      string    `envconfig:"KUBECONFIG" desc:"where the cluster is, outside one; in-cluster where unset"`
 }
 
 // duration is a Go duration, or what was given instead.
@@ -80,6 +86,35 @@ func (c *count) Decode(value string) error {
 	return nil
 }
 
+// addresses are those of a pod, or what was given instead.
+type addresses struct {
+	list       []netip.Addr
+	given      string
+	unreadable bool
+}
+
+// Decode reads a value for envconfig.
+func (a *addresses) Decode(value string) error {
+	*a = addresses{given: value}
+	if value == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(value, ",") {
+		address, err := netip.ParseAddr(part)
+		a.unreadable = a.unreadable || err != nil || address.Zone() != "" || address.IsUnspecified()
+		a.list = append(a.list, address.Unmap())
+	}
+	return nil
+}
+
+// first is the address that is told to others, zero where none is known.
+func (a *addresses) first() netip.Addr {
+	if len(a.list) == 0 {
+		return netip.Addr{}
+	}
+	return a.list[0]
+}
+
 // serviceAccountNamespace is where the kubelet mounts the namespace of the pod's service account.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -89,13 +124,13 @@ func loadConfig() (*config, error) {
 	if err := envconfig.Process("", c); err != nil {
 		return nil, err
 	}
-	if c.LeaseNamespace == "" {
-		c.LeaseNamespace = c.PodNamespace
+	if c.PodNamespace == "" {
+		if mounted, err := os.ReadFile(serviceAccountNamespace); err == nil {
+			c.PodNamespace = strings.TrimSpace(string(mounted))
+		}
 	}
 	if c.LeaseNamespace == "" {
-		if mounted, err := os.ReadFile(serviceAccountNamespace); err == nil {
-			c.LeaseNamespace = strings.TrimSpace(string(mounted))
-		}
+		c.LeaseNamespace = c.PodNamespace
 	}
 	podNameFrom := "POD_NAME"
 	if c.PodName == "" {
@@ -185,6 +220,7 @@ func (c *config) validate(podNameFrom string) error {
 			wrong("ELECTOR_NOTIFY_URL", c.NotifyURL, "it must be like http://127.0.0.1:8080/leader: "+err.Error())
 		}
 	}
+	c.validateSigns(wrong)
 	if c.MaxWaiters.unreadable || c.MaxWaiters.int < 1 {
 		wrong("ELECTOR_MAX_WAITERS", c.MaxWaiters.given, "it must be a whole number, at least 1")
 	}
@@ -198,6 +234,30 @@ func (c *config) validate(podNameFrom string) error {
 		wrong("ELECTOR_LOG_FORMAT", c.LogFormat, "it must be text or json")
 	}
 	return errors.Join(problems...)
+}
+
+// validateSigns checks what is to show this pod as the leader.
+func (c *config) validateSigns(wrong func(variable, value, allowed string)) {
+	if c.PodIP.unreadable {
+		wrong("POD_IP", c.PodIP.given, "it must be a pod's address, as in fieldRef status.podIP, or addresses with a comma between, as in status.podIPs")
+	}
+	switch {
+	case c.Service == "":
+	case validation.IsDNS1123Label(c.Service) != nil:
+		wrong("ELECTOR_SERVICE", c.Service, "it must be the name of a Service: at most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit")
+	case c.PodIP.given == "":
+		wrong("ELECTOR_SERVICE", c.Service, "it needs POD_IP, this pod's address, as in fieldRef status.podIP")
+	}
+	for _, key := range [...]struct{ variable, value string }{
+		{"ELECTOR_POD_LABEL", c.PodLabel}, {"ELECTOR_READINESS_GATE", c.ReadinessGate},
+	} {
+		if key.value != "" && validation.IsQualifiedName(key.value) != nil {
+			wrong(key.variable, key.value, "it must be a qualified name: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, after a DNS-1123 subdomain and '/' where it has a prefix, as in example.com/role")
+		}
+	}
+	if signs := c.Service + c.PodLabel + c.ReadinessGate; signs != "" && validation.IsDNS1123Label(c.PodNamespace) != nil {
+		wrong("POD_NAMESPACE", c.PodNamespace, "it must be this pod's namespace for ELECTOR_SERVICE, ELECTOR_POD_LABEL and ELECTOR_READINESS_GATE, as in fieldRef metadata.namespace")
+	}
 }
 
 // isPort tells whether s is the number of a TCP port; 0 is any.
@@ -214,6 +274,7 @@ func (c *config) elector(client elector.LeaseClient, sandbox string) elector.Con
 		Name:            c.LeaseName,
 		Identity:        c.Identity,
 		Sandbox:         sandbox,
+		Address:         c.PodIP.first(),
 		LeaseDuration:   c.LeaseDuration.Duration,
 		RenewDeadline:   c.RenewDeadline.Duration,
 		RetryPeriod:     c.RetryPeriod.Duration,

@@ -116,6 +116,12 @@ func TestGoodConfigurations(t *testing.T) {
 		"an IPv6 address": {[]string{"ELECTOR_HTTP_ADDRESS=[::1]:4041"}, func(c *config) bool { return c.HTTPAddress == "[::1]:4041" }},
 		"JSON":            {[]string{"ELECTOR_LOG_FORMAT=json"}, func(c *config) bool { return c.LogFormat == "json" }},
 		"a kubeconfig":    {[]string{"KUBECONFIG=/x:/y"}, func(c *config) bool { return c.Kubeconfig == "/x:/y" }},
+		"an address":      {[]string{"POD_IP=10.1.2.3"}, func(c *config) bool { return c.elector(nil, "").Address.String() == "10.1.2.3" }},
+		"two addresses": {[]string{"POD_IP=::ffff:10.1.2.3,2001:db8::3"},
+			func(c *config) bool { return c.PodIP.first().String() == "10.1.2.3" && c.PodIP.list[1].Is6() }},
+		"no address": {[]string{"POD_IP="}, func(c *config) bool { return !c.elector(nil, "").Address.IsValid() }},
+		"all that shows the leader": {[]string{"POD_IP=10.1.2.3", "ELECTOR_SERVICE=web-leader", "ELECTOR_POD_LABEL=example.com/role", "ELECTOR_READINESS_GATE=example.com/Leading"},
+			func(c *config) bool { return c.Service != "" && c.PodLabel != "" && c.ReadinessGate != "" }},
 		"a Service called elector": {[]string{"ELECTOR_PORT=tcp://10.0.0.1:80", "ELECTOR_SERVICE_HOST=10.0.0.1", "ELECTOR_PORT_80_TCP_PROTO=tcp"},
 			func(c *config) bool { return c.HTTPAddress == ":4040" }},
 	}
@@ -212,6 +218,20 @@ var badValues = []struct {
 	{"ELECTOR_APP_HEALTH_SUCCESSES=", "a whole number"},
 	{"ELECTOR_NOTIFY_URL=https://127.0.0.1/leader", "it must be like http://127.0.0.1:8080/leader: "},
 	{"ELECTOR_NOTIFY_URL=http://web/leader", "loopback"},
+	{"POD_IP=$(POD_IP)", "status.podIP"},
+	{"POD_IP=10.1.2", "status.podIP"},
+	{"POD_IP=0.0.0.0", "status.podIP"},
+	{"POD_IP=fe80::1%eth0", "status.podIP"},
+	{"POD_IP=10.1.2.3,", "with a comma between"},
+	{"POD_IP=10.1.2.3, 2001:db8::1", "with a comma between"},
+	{"ELECTOR_SERVICE=web", "needs POD_IP"},
+	{"ELECTOR_SERVICE=Web", "name of a Service"},
+	{"ELECTOR_SERVICE=shop/web", "name of a Service"},
+	{"ELECTOR_SERVICE=tcp://10.0.0.1:80", "name of a Service"},
+	{"ELECTOR_POD_LABEL=role=leader", "qualified name"},
+	{"ELECTOR_POD_LABEL=/role", "qualified name"},
+	{"ELECTOR_READINESS_GATE=is leading", "qualified name"},
+	{"ELECTOR_READINESS_GATE=" + strings.Repeat("x", 64), "at most 63"},
 	{"ELECTOR_MAX_WAITERS=0", "at least 1"},
 	{"ELECTOR_MAX_WAITERS=-1", "at least 1"},
 	{"ELECTOR_MAX_WAITERS=many", "a whole number"},
@@ -261,10 +281,19 @@ func TestNamespaceIsMissing(t *testing.T) {
 	}
 }
 
+func TestSignsNeedAPod(t *testing.T) {
+	for _, sign := range []string{"ELECTOR_SERVICE=web", "ELECTOR_POD_LABEL=role", "ELECTOR_READINESS_GATE=Leading"} {
+		setEnv(t, "ELECTOR_LEASE_NAMESPACE=shop", "POD_NAMESPACE=not.a.label", "POD_IP=10.1.2.3", sign)
+		if _, err := loadConfig(); err == nil || !strings.HasPrefix(err.Error(), `POD_NAMESPACE is "not.a.label": it must be this pod's namespace`) {
+			t.Errorf("with %s it is said: %v", sign, err)
+		}
+	}
+}
+
 // All problems are reported at once, a line each, in the order of the table, and nothing that only follows from another.
 func TestAllProblemsAtOnce(t *testing.T) {
 	bad := []string{
-		"ELECTOR_LEASE_NAME=My_App", "ELECTOR_LEASE_NAMESPACE=not.a.label", "POD_NAME=Web_0", "ELECTOR_IDENTITY=c d", "POD_UID=a b",
+		"ELECTOR_LEASE_NAME=My_App", "ELECTOR_LEASE_NAMESPACE=not.a.label", "POD_NAME=Web_0", "ELECTOR_IDENTITY=c d", "POD_UID=a b", "POD_IP=c", "ELECTOR_SERVICE=E", "ELECTOR_POD_LABEL=f g", "ELECTOR_READINESS_GATE=h i",
 		"ELECTOR_LEASE_DURATION=1", "ELECTOR_RENEW_DEADLINE=2", "ELECTOR_RETRY_PERIOD=3", "ELECTOR_HANDOVER_TIMEOUT=4",
 		"ELECTOR_APP_HEALTH=y", "ELECTOR_APP_HEALTH_PERIOD=5", "ELECTOR_APP_HEALTH_TIMEOUT=6", "ELECTOR_APP_HEALTH_FAILURES=0",
 		"ELECTOR_APP_HEALTH_SUCCESSES=0", "ELECTOR_NOTIFY_URL=z", "ELECTOR_MAX_WAITERS=x", "ELECTOR_HTTP_ADDRESS=nowhere", "ELECTOR_LOG_FORMAT=loud",

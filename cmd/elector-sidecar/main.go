@@ -82,6 +82,10 @@ func contend(ctx context.Context, verbosity int, command []string, stderr io.Wri
 	if err != nil {
 		return misconfigured(stderr, err)
 	}
+	around, err := surroundingsOf(cfg, restConfig)
+	if err != nil {
+		return misconfigured(stderr, err)
+	}
 	sandbox, release, err := holdIdentity(ctx, cfg)
 	if err != nil {
 		return misconfigured(stderr, err)
@@ -91,7 +95,7 @@ func contend(ctx context.Context, verbosity int, command []string, stderr io.Wri
 	if err != nil {
 		return misconfigured(stderr, fmt.Errorf("ELECTOR_HTTP_ADDRESS is %q: it must be an address that can be bound: %w", cfg.HTTPAddress, err))
 	}
-	if err := elect(ctx, cfg, cfg.elector(client, sandbox), listener, w); err != nil {
+	if err := elect(ctx, cfg, cfg.elector(client, sandbox), listener, w, around); err != nil {
 		logger.Error(err, "stopped")
 		return exitFailed
 	}
@@ -110,10 +114,11 @@ func misconfigured(stderr io.Writer, err error) int {
 }
 
 // elect runs the election and its API until a signal ends them: the election first, so that the API tells of it.
-func elect(ctx context.Context, cfg *config, contest elector.Config, listener net.Listener, w work) error {
+func elect(ctx context.Context, cfg *config, contest elector.Config, listener net.Listener, w work, around *surroundings) error {
 	logger := klog.FromContext(ctx)
 	metrics := httpapi.NewMetrics(buildVersion())
 	contest.Observer = metrics
+	around.prepare(&contest)
 	if w != nil {
 		w.prepare(&contest)
 	}
@@ -125,7 +130,8 @@ func elect(ctx context.Context, cfg *config, contest elector.Config, listener ne
 	api := httpapi.Config{
 		PodName: cfg.PodName, PodUID: cfg.PodUID, Lease: lease,
 		Cooldown: cfg.LeaseDuration.Duration, MaxWaiters: cfg.MaxWaiters.int, Metrics: metrics, AppHealth: cfg.AppHealth != "",
-		Nais: cfg.Compatibility == "nais",
+		Signs: around.checks(),
+		Nais:  cfg.Compatibility == "nais",
 	}
 	server := httpapi.NewServer(httpapi.New(e, api))
 
@@ -152,7 +158,7 @@ func elect(ctx context.Context, cfg *config, contest elector.Config, listener ne
 	}()
 	logger.Info("contending", "lease", lease, "identity", cfg.Identity, "api", listener.Addr().String(), "version", buildVersion())
 
-	leave := attend(ctx, cfg, e, &api)
+	leave := attend(ctx, cfg, e, &api, around)
 	err = e.Run(ctx)
 	err = errors.Join(err, closeServer(ctx, server, served))
 	leave()

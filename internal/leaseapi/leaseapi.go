@@ -6,10 +6,7 @@ package leaseapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/connrotation"
 
+	"github.com/elector-sidecar/elector-sidecar/internal/apiserver"
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
 )
 
@@ -38,30 +35,17 @@ var scheme, parameters = func() (*runtime.Scheme, runtime.ParameterCodec) {
 type Client struct {
 	rest        rest.Interface
 	namespace   string
-	connections *connrotation.Dialer
+	connections *apiserver.Connections
 }
 
 var _ elector.LeaseClient = (*Client)(nil)
 
 // New returns a client with the server, credentials and proxy of config, which is not changed.
 func New(config *rest.Config, namespace string) (*Client, error) {
-	dial := config.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	}
-	connections := connrotation.NewDialer(connrotation.DialFunc(dial))
-
-	config = rest.CopyConfig(config)
-	config.Dial = connections.DialContext
+	config, connections := apiserver.Connect(config)
 	config.APIPath = "/apis"
 	config.GroupVersion = &coordinationv1.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.ContentType = runtime.ContentTypeJSON
-	config.AcceptContentTypes = runtime.ContentTypeJSON
-	config.QPS = -1 // the election sets its own pace; a limiter would hold back a renewal
-	if config.UserAgent == "" {
-		config.UserAgent = rest.DefaultKubernetesUserAgent()
-	}
 	restClient, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for leases in namespace %s: %w", namespace, err)
@@ -97,23 +81,16 @@ func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinati
 func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	opts.Watch = true
 	watcher, err := c.ready(c.rest.Get().VersionedParams(&opts, parameters)).Watch(ctx)
-	c.renew(ctx, err)
+	c.connections.Renew(ctx, err)
 	return watcher, err
 }
 
 func (c *Client) do(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	err := c.ready(request).Do(ctx).Into(into)
-	c.renew(ctx, err)
+	c.connections.Renew(ctx, err)
 	return err
 }
 
 func (c *Client) ready(request *rest.Request) *rest.Request {
 	return request.Namespace(c.namespace).Resource(resource).MaxRetries(0)
-}
-
-// renew drops every connection after a request that was not answered in time.
-func (c *Client) renew(ctx context.Context, err error) {
-	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		c.connections.CloseAll()
-	}
 }

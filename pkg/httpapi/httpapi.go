@@ -45,6 +45,8 @@ type Config struct {
 	Metrics *Metrics
 	// AppHealth is whether the election depends on the app's health.
 	AppHealth bool
+	// Signs are what shows the leader in the cluster, by name, and what is wrong with each. It may be nil.
+	Signs func() map[string]error
 }
 
 type api struct {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -261,6 +263,12 @@ func (a *api) verbose(w http.ResponseWriter, health error) {
 		denied = fmt.Errorf("the Role lacks %s on leases for %s", strings.Join(verbs, ", "), a.Lease)
 	}
 	line("permissions", denied)
+	if a.Signs != nil {
+		signs := a.Signs()
+		for _, name := range slices.Sorted(maps.Keys(signs)) {
+			line(name, signs[name])
+		}
+	}
 	code := http.StatusOK
 	if health != nil {
 		code = http.StatusServiceUnavailable
