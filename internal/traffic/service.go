@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,8 +139,12 @@ func (s *Service) Raise(ctx context.Context, token uint64) error {
 
 // Lower takes this pod out.
 func (s *Service) Lower(ctx context.Context, token uint64) error {
-	if token == 0 {
-		return nil
+	if token == 0 { // only a predecessor in this pod can have put it in
+		slice, err := s.read(ctx)
+		if err != nil || slice == nil || !s.leadsHere(slice) {
+			return err
+		}
+		token, s.seen = parseToken(slice.Annotations), slice
 	}
 	return s.write(ctx, token, func(slice *endpointSlice) error {
 		slice.Endpoints = nil
@@ -232,6 +237,13 @@ func (s *Service) read(ctx context.Context) (*endpointSlice, error) {
 		return nil, fmt.Errorf("read EndpointSlice %s: %w", s.where(), err)
 	}
 	return slice, nil
+}
+
+// leadsHere tells whether the EndpointSlice has this very pod.
+func (s *Service) leadsHere(slice *endpointSlice) bool {
+	return slices.ContainsFunc(slice.Endpoints, func(e endpoint) bool {
+		return e.TargetRef != nil && e.TargetRef.UID != "" && e.TargetRef.UID == string(s.pod.UID)
+	})
 }
 
 func (s *Service) where() string { return s.pod.Namespace + "/" + SliceName(s.name) }

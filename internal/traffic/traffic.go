@@ -123,6 +123,10 @@ type post struct {
 }
 
 func (p *post) follow(ctx context.Context, election Election, retry, check time.Duration) {
+	// A predecessor in this pod may have raised the sign, and this process may be about to lead in its place.
+	resuming, cancel := context.WithTimeout(ctx, retry)
+	_, _ = election.Wait(resuming, func(s elector.Status) bool { return s.IsLeader })
+	cancel()
 	for ctx.Err() == nil {
 		token := election.Status().FencingToken
 		err := p.show(ctx, election, token)
