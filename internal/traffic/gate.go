@@ -51,7 +51,7 @@ func (g *Gate) Lower(ctx context.Context, token uint64) error {
 }
 
 func (g *Gate) set(ctx context.Context, c condition) error {
-	return g.change(ctx, g.pod.Name, g.pod.UID, "status", types.StrategicMergePatchType, func(p *pod) map[string]any {
+	changed, err := g.change(ctx, g.pod.Name, g.pod.UID, "status", types.StrategicMergePatchType, func(p *pod) map[string]any {
 		c.Type, c.LastTransitionTime = g.kind, metav1.NewTime(time.Now())
 		for _, is := range p.Status.Conditions {
 			switch {
@@ -62,7 +62,10 @@ func (g *Gate) set(ctx context.Context, c condition) error {
 				c.LastTransitionTime = is.LastTransitionTime
 			}
 		}
-		klog.FromContext(ctx).Info("setting a condition of the pod", "pod", g.pod.Name, "condition", c.Type, "status", c.Status, "message", c.Message)
 		return map[string]any{"status": map[string]any{"conditions": []condition{c}}}
 	})
+	if changed {
+		klog.FromContext(ctx).Info("set a condition of the pod", "pod", g.pod.Name, "condition", c.Type, "status", c.Status, "message", c.Message)
+	}
+	return err
 }

@@ -71,16 +71,19 @@ func (l *Label) Lower(ctx context.Context, token uint64) error {
 // set gives the label a value, but never that of the leader to a pod that a later leader has taken it from. The token is
 // written along, also where the value stays: what was sent before and arrives late then meets another resourceVersion.
 func (l *Label) set(ctx context.Context, name string, uid types.UID, value string, token uint64) error {
-	return l.change(ctx, name, uid, "", types.MergePatchType, func(p *pod) map[string]any {
+	changed, err := l.change(ctx, name, uid, "", types.MergePatchType, func(p *pod) map[string]any {
 		shown := parseToken(p.Annotations)
 		done := p.Labels[l.key] == value && p.Annotations[LeaseAnnotation] == l.lease && shown >= token
 		if done || value == leaderValue && shown > token {
 			return nil
 		}
-		klog.FromContext(ctx).Info("labelling a pod", "pod", name, "label", l.key+"="+value, "fencingToken", token)
 		return map[string]any{"metadata": map[string]any{
 			"labels":      map[string]any{l.key: value},
 			"annotations": map[string]any{LeaseAnnotation: l.lease, TokenAnnotation: formatToken(max(token, shown))},
 		}}
 	})
+	if changed {
+		klog.FromContext(ctx).Info("labelled a pod", "pod", name, "label", l.key+"="+value, "fencingToken", token)
+	}
+	return err
 }

@@ -61,19 +61,18 @@ type patcher struct{ api *apiserver.Client }
 
 // change reads a pod, patches it as decide says and reads and patches it again where another has written it meanwhile. A
 // nil patch is no change. uid is the pod's, "" where any will do.
-func (p *patcher) change(ctx context.Context, name string, uid types.UID, subresource string, kind types.PatchType, decide func(*pod) map[string]any) error {
-	var err error
+func (p *patcher) change(ctx context.Context, name string, uid types.UID, subresource string, kind types.PatchType, decide func(*pod) map[string]any) (changed bool, err error) {
 	for range attempts {
 		seen := &pod{}
 		if err := p.api.Get(ctx, pods, name, seen); err != nil {
-			return fmt.Errorf("read pod %s: %w", name, err)
+			return false, fmt.Errorf("read pod %s: %w", name, err)
 		}
 		if uid != "" && seen.UID != uid {
-			return fmt.Errorf("pod %s has the UID %s, not %s: it is another of that name", name, seen.UID, uid)
+			return false, fmt.Errorf("pod %s has the UID %s, not %s: it is another of that name", name, seen.UID, uid)
 		}
 		patch := decide(seen)
 		if patch == nil {
-			return nil
+			return false, nil
 		}
 		if patch["metadata"] == nil {
 			patch["metadata"] = map[string]any{}
@@ -85,7 +84,7 @@ func (p *patcher) change(ctx context.Context, name string, uid types.UID, subres
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("patch pod %s: %w", name, err)
+		return false, fmt.Errorf("patch pod %s: %w", name, err)
 	}
-	return nil
+	return true, nil
 }
