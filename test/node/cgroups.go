@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// cgroupPrefix begins the names of the nodes' cgroups. The supervisor's pid follows.
+const cgroupPrefix = "elector-node-"
+
 // hierarchies returns the mount points of the cgroup hierarchies, of both versions.
 func hierarchies() (v1, v2 []string, err error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")

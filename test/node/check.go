@@ -28,7 +28,7 @@ func check(o options) error {
 		_, err := exec.LookPath(filepath.Join(o.Assets, name))
 		missing = errors.Join(missing, err)
 	}
-	for _, name := range []string{"bridge", "host-local", "loopback"} {
+	for _, name := range []string{"ptp", "host-local", "loopback"} {
 		_, err := exec.LookPath(filepath.Join(pluginFolder, name))
 		missing = errors.Join(missing, err)
 	}

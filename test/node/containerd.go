@@ -28,11 +28,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     conf_dir = "` + configs + `/cni"
 `
 
-const bridgeConfig = `{
+// podNetwork links each pod to the node alone. On a bridge, an answer from a pod that was reached through a Service would
+// miss kube-proxy, but for a kernel module that then changes how all bridges of the machine work.
+const podNetwork = `{
   "cniVersion": "0.4.0",
   "name": "pods",
   "plugins": [{
-    "type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+    "type": "ptp",
     "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "` + podRange + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}
   }]
 }
@@ -43,7 +45,7 @@ func (n *node) startContainerd(ctx context.Context, images []*os.File) error {
 	if err := os.Mkdir(configs+"/cni", 0o700); err != nil {
 		return err
 	}
-	if _, err := config("cni/pods.conflist", bridgeConfig); err != nil {
+	if _, err := config("cni/pods.conflist", podNetwork); err != nil {
 		return err
 	}
 	path, err := config("containerd.toml", fmt.Sprintf(containerdConfig, n.Sandbox))

@@ -10,11 +10,10 @@ need() { # package, then a path or command that it brings
 need containerd containerd
 need containerd containerd-shim-runc-v2
 need runc runc
-need containernetworking-plugins /usr/lib/cni/bridge
+need containernetworking-plugins /usr/lib/cni/ptp
 need nftables nft
 need iproute2 ip
 need util-linux nsenter
-[ -e /proc/sys/net/bridge ] || need kmod modprobe # to load br_netfilter
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 	echo "a one-node cluster needs these packages, by their Debian names:$missing" >&2

@@ -15,7 +15,7 @@
 //	│     └─ etcd, kube-apiserver, …
 //	└─ the command
 //
-// Pods reach the API server at its Service address, and each other; the node is the gateway, with addresses.go's address.
+// Pods reach the API server at its Service address, and each other; the node is their gateway.
 package main
 
 import (

@@ -15,13 +15,12 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/test/node/control"
 )
 
-// links is what ip sets up. The bridge has a fixed hardware address, else it would change with the pods that come and go,
-// and pods would lose their gateway meanwhile. Kubernetes finds the node's address by the default route.
+// links is what ip sets up: the node's address, and a way towards Services, on which kube-proxy catches what is sent to
+// them. Each pod gets a link and a route of its own later. Any other address is unreachable.
 const links = `link set lo up
-link add cni0 address 0a:58:0a:58:00:01 type bridge
-address add ` + nodeAddress + `/16 dev cni0
-link set cni0 up
-route add default dev cni0 src ` + nodeAddress + `
+address add ` + nodeAddress + `/32 dev lo
+route add ` + serviceRange + ` dev lo src ` + nodeAddress + `
+route add unreachable default
 `
 
 // cutRules drop what pods in the set and the API server send to each other. The API server's Service address has been
@@ -33,7 +32,7 @@ const cutRules = `table inet ` + control.Table + ` {
 }
 `
 
-// connect sets up the node's network: a bridge for the pods, and nothing that leads out.
+// connect sets up the node's network, out of which nothing leads.
 func connect() error {
 	if err := syscall.Sethostname([]byte(nodeName)); err != nil {
 		return err
@@ -41,16 +40,8 @@ func connect() error {
 	if err := feed(links, "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	const filter = "/proc/sys/net/bridge/bridge-nf-call-iptables" // else answers from a pod beside the asker miss kube-proxy
-	if _, err := os.Stat(filter); err != nil {
-		if out, err := exec.Command("modprobe", "br_netfilter").CombinedOutput(); err != nil {
-			return fmt.Errorf("modprobe br_netfilter: %w: %s", err, out)
-		}
-	}
-	for _, path := range []string{"/proc/sys/net/ipv4/ip_forward", filter} {
-		if err := os.WriteFile(path, []byte("1"), 0); err != nil {
-			return err
-		}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		return err
 	}
 	return feed(cutRules, "nft", "-f", "-")
 }

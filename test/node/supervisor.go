@@ -24,6 +24,9 @@ import (
 // grace is how long the command may go on after a signal.
 const grace = 10 * time.Second
 
+// errEnded comes after what the node itself has said.
+var errEnded = errors.New("the node has ended")
+
 // run brings a node up for a command, and returns the command's exit code.
 func run(o options, command []string) (int, error) {
 	if err := check(o); err != nil {
@@ -51,39 +54,42 @@ func supervise(o options, f *folder, makeCommand func(node int) *exec.Cmd) (code
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil { // what is started from here on is in it
-		return 1, fmt.Errorf("a network namespace: %w", err)
+		return 1, errors.Join(fmt.Errorf("a network namespace: %w", err), f.remove())
 	}
 	dog, err := startWatchdog(f)
 	if err != nil {
-		return 1, err
+		return 1, errors.Join(err, f.remove())
 	}
-	defer func() {
-		if code != 0 || err != nil {
-			err = errors.Join(err, keepLogs(f, o.Logs))
-		}
-		if dog.letGo() != nil {
-			err = errors.Join(err, clean(f)) // it was killed
-		}
-	}()
-	node, ready, err := startNode(o, f)
-	if err != nil {
-		return 1, err
+	node, err := startNode(o, f)
+	if err == nil {
+		code, err = attend(node, signals, makeCommand)
 	}
-	ended := make(chan error, 2) // the node, or the command
-	go func() { ended <- errors.Join(errors.New("the node has ended"), node.Wait()) }()
+	if code != 0 || err != nil {
+		err = errors.Join(err, keepLogs(f, o.Logs))
+	}
+	if dog.letGo() != nil {
+		err = errors.Join(err, clean(f)) // it was killed
+	}
+	if node != nil {
+		<-node.ended
+	}
+	return code, err
+}
+
+// attend starts the command when the node works, and returns the exit code when the node can go.
+func attend(node *running, signals <-chan os.Signal, makeCommand func(node int) *exec.Cmd) (code int, err error) {
 	select {
-	case <-ready:
-	case err := <-ended:
-		return 1, err
+	case <-node.ready:
+	case <-node.ended:
+		return 1, errEnded
 	case s := <-signals:
 		return 128 + int(s.(syscall.Signal)), nil
 	}
-
-	command := makeCommand(node.Process.Pid)
+	command := makeCommand(node.pid)
 	if command == nil {
 		select {
-		case err := <-ended:
-			return 1, err
+		case <-node.ended:
+			return 1, errEnded
 		case <-signals:
 			return 0, nil
 		}
@@ -96,15 +102,15 @@ func supervise(o options, f *folder, makeCommand func(node int) *exec.Cmd) (code
 	select {
 	case code := <-done:
 		return code, nil
-	case err = <-ended:
-		code = 1
+	case <-node.ended:
+		code, err = 1, errEnded
 	case s := <-signals:
 		code = 128 + int(s.(syscall.Signal))
 	}
 	_ = command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-done:
-	case <-time.After(grace):
+	case <-time.After(grace): // it will be killed
 	}
 	return code, err
 }
@@ -119,26 +125,33 @@ func exitCode(command *exec.Cmd) int {
 	return status.ExitStatus()
 }
 
-// startNode starts the node's init. The channel tells when the node works.
-func startNode(o options, f *folder) (*exec.Cmd, <-chan struct{}, error) {
-	s := state{Supervisor: os.Getpid(), Cgroup: "elector-node-" + strconv.Itoa(os.Getpid())}
+// running is a node as its supervisor sees it.
+type running struct {
+	pid   int           // of the node's init
+	ready chan struct{} // closed when the node works
+	ended chan struct{} // closed when no process of the node is left
+}
+
+// startNode starts the node's init.
+func startNode(o options, f *folder) (*running, error) {
+	s := state{Supervisor: os.Getpid(), Cgroup: cgroupPrefix + strconv.Itoa(os.Getpid())}
 	err := cmp.Or(os.MkdirAll(f.logs(), 0o755), f.write(s)) // before there is a cgroup to remove
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.Controllers, err = makeCgroups(s.Cgroup); err != nil {
-		return nil, nil, fmt.Errorf("cgroups: %w", err)
+		return nil, fmt.Errorf("cgroups: %w", err)
 	}
 	if err := f.write(s); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	plan, err := json.Marshal(plan{options: o, Folder: f.path, Cgroup: s.Cgroup})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	status, report, err := os.Pipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer report.Close()
 	node := exec.Command("/proc/self/exe", "init", string(plan))
@@ -150,20 +163,24 @@ func startNode(o options, f *folder) (*exec.Cmd, <-chan struct{}, error) {
 		Setsid:     true, // the terminal's signals are the supervisor's
 	}
 	if err := node.Start(); err != nil {
-		return nil, nil, fmt.Errorf("the node's namespaces: %w", err)
+		return nil, fmt.Errorf("the node's namespaces: %w", err)
 	}
-	ready := make(chan struct{})
+	n := &running{node.Process.Pid, make(chan struct{}), make(chan struct{})}
+	go func() {
+		_ = node.Wait()
+		close(n.ended)
+	}()
 	go func() {
 		defer status.Close()
 		if line, err := bufio.NewReader(status).ReadString('\n'); err == nil && line == readyLine {
-			s.Node = node.Process.Pid
+			s.Node = n.pid
 			if err := f.write(s); err != nil {
 				fmt.Fprintln(os.Stderr, "node:", err)
 			}
-			close(ready)
+			close(n.ready)
 		}
 	}()
-	return node, ready, nil
+	return n, nil
 }
 
 // keepLogs moves the components' logs to where they outlive the node.

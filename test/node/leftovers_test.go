@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && e2e
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// However a node ends, nothing of it stays.
+func TestNothingIsLeft(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		how  func(*cluster)
+		code int
+		logs bool // of the components, since something failed
+	}{
+		{"the command ends", func(c *cluster) { _ = c.stdin.Close() }, endCode, true},
+		{"SIGTERM", func(c *cluster) { c.signal(syscall.SIGTERM) }, 128 + int(syscall.SIGTERM), true},
+		{"SIGKILL", func(c *cluster) { c.signal(syscall.SIGKILL) }, 128 + int(syscall.SIGKILL), false},
+		{"SIGKILL of the watchdog", func(c *cluster) {
+			c.killWatchdog()
+			c.signal(syscall.SIGTERM)
+		}, 128 + int(syscall.SIGTERM), true},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			before := takeSnapshot(t)
+			c := start(t, "live")
+			its := c.awaitNode()
+			c.await("the pod runs")
+			if running := its.processes(); !slices.Contains(running, "etcd") || !slices.Contains(running, "app") || !slices.Contains(running, "sleep") {
+				t.Fatalf("the processes of the node are not found: %v", running)
+			}
+			if during := takeSnapshot(t).difference(before, its.cgroup); len(during) == 0 || slices.ContainsFunc(during, notCgroup) {
+				t.Errorf("while the node is up, the host has other changes than the node's cgroups:\n%s", strings.Join(during, "\n"))
+			}
+
+			end.how(c)
+			if code := c.end(); code != end.code {
+				t.Errorf("the exit code is %d, not %d; it said:\n%s", code, end.code, &c.said)
+			}
+			if end.logs {
+				if logs := filepath.Join(c.dir, "logs"); len(tree(logs, 1)) == 0 || os.RemoveAll(logs) != nil {
+					t.Errorf("in %s are no logs", logs)
+				}
+			}
+			c.checkNothingIsLeft(its, before)
+		})
+	}
+}
+
+func notCgroup(line string) bool { return !strings.HasPrefix(line, "cgroups: ") }
+
+// A node that was killed while it came up leaves nothing either.
+func TestNothingIsLeftOfHalfANode(t *testing.T) {
+	before := takeSnapshot(t)
+	c := start(t, "live")
+	its := c.awaitNode()
+	c.signal(syscall.SIGKILL)
+	c.end()
+	c.checkNothingIsLeft(its, before)
+}
+
+// What neither the supervisor nor the watchdog could remove, the next node does.
+func TestTheNextNodeSweeps(t *testing.T) {
+	before := takeSnapshot(t)
+	c := start(t, "live")
+	its := c.awaitNode()
+	c.killWatchdog()
+	c.signal(syscall.SIGKILL)
+	c.end()
+	if left := takeSnapshot(t).difference(before, its.cgroup); len(left) == 0 {
+		t.Fatal("there is nothing to sweep")
+	}
+	if out, err := exec.Command(program, "down", "-dir", c.dir).CombinedOutput(); err != nil {
+		t.Fatalf("down: %v: %s", err, out)
+	}
+	c.checkNothingIsLeft(its, before)
+}
+
+// A node that cannot come up says which component is at fault.
+func TestFailureIsTold(t *testing.T) {
+	t.Setenv("KUBEBUILDER_ASSETS", assetsWithout(t, "kube-scheduler"))
+	c := start(t, "live")
+	if code := c.end(); code != 1 {
+		t.Errorf("the exit code is %d", code)
+	}
+	for _, part := range []string{"kube-scheduler has ended", "no scheduling today", filepath.Join(c.dir, "logs")} {
+		if !strings.Contains(c.said.String(), part) {
+			t.Errorf("%q is not in what it said:\n%s", part, &c.said)
+		}
+	}
+}
+
+// assetsWithout returns a folder with the Kubernetes binaries, of which one only complains.
+func assetsWithout(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	binaries, err := filepath.Glob(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, binary := range binaries {
+		if filepath.Base(binary) == name {
+			err = os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho no scheduling today\nexit 1\n"), 0o755)
+		} else {
+			err = os.Symlink(binary, filepath.Join(dir, filepath.Base(binary)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func (c *cluster) signal(s syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// checkNothingIsLeft checks that the host is as before.
+func (c *cluster) checkNothingIsLeft(its belongings, before snapshot) {
+	c.t.Helper()
+	err := within(patience, func() error { // the host's init may still have to reap
+		if left := its.processes(); len(left) > 0 {
+			return fmt.Errorf("processes are left: %v", left)
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+	if left := takeSnapshot(c.t).difference(before, its.cgroup); len(left) > 0 {
+		c.t.Errorf("the host is not as before:\n%s", strings.Join(left, "\n"))
+	}
+	if kept := tree(c.dir, 1); len(kept) > 0 {
+		c.t.Errorf("in its folder are left: %v", kept)
+	}
+}
+
+// awaitNode waits until the node has an init.
+func (c *cluster) awaitNode() (its belongings) {
+	c.t.Helper()
+	err := within(patience, func() error {
+		process := "/proc/" + c.child("init")
+		net, errNet := os.Readlink(process + "/ns/net")
+		pid, errPid := os.Readlink(process + "/ns/pid")
+		its = belongings{net, pid, cgroupPrefix + strconv.Itoa(c.cmd.Process.Pid)}
+		return errors.Join(errNet, errPid)
+	})
+	if err != nil {
+		c.t.Fatalf("there is no node: %v; it said: %s", err, &c.said)
+	}
+	return its
+}
+
+func (c *cluster) killWatchdog() {
+	c.t.Helper()
+	pid, err := strconv.Atoi(c.child("watch"))
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// child returns the pid of the supervisor's child that runs with a verb, "" where there is none.
+func (c *cluster) child(verb string) string {
+	children, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range children {
+		line, _ := os.ReadFile(path)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(c.cmd.Process.Pid) && strings.HasPrefix(string(line), "/proc/self/exe\x00"+verb+"\x00") {
+			return filepath.Base(filepath.Dir(path))
+		}
+	}
+	return ""
+}
