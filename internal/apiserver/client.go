@@ -81,7 +81,9 @@ func (c *Client) do(ctx context.Context, request *rest.Request, resource schema.
 		api = []string{"/api", resource.Version}
 	}
 	request = request.AbsPath(append(append(api, "namespaces", c.namespace, resource.Resource), path...)...).MaxRetries(0)
-	answer, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	answer, _ := result.Raw()
+	err := result.Error() // Raw's says nothing of what the API server wrote
 	c.connections.Renew(ctx, err)
 	if err != nil || into == nil {
 		return err
