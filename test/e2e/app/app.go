@@ -31,6 +31,7 @@ type settings struct {
 //	POD_NAME, POD_UID   of this pod
 //	APP_BEAT            time between two beats (20ms)
 //	APP_DRAIN           for how long it goes on working once told to stop (0s)
+//	APP_HANDOVER        for how long its sidecar keeps the lease for it to finish: ELECTOR_HANDOVER_TIMEOUT (0s)
 //	APP_RESIGN          where not empty it resigns as soon as it is told to stop
 //	APP_IGNORE_SIGTERM  where not empty it is not told by SIGTERM
 //	APP_START_DELAY     time from its start until it serves and asks for the leader (0s)
@@ -43,7 +44,7 @@ func runApp() error {
 	s.ignoreTerm = os.Getenv("APP_IGNORE_SIGTERM") != ""
 	var problems error
 	for name, d := range map[string]*time.Duration{
-		"APP_BEAT": &w.period, "APP_DRAIN": &w.drain, "APP_START_DELAY": &s.startDelay, "APP_EXIT_AFTER": &s.exitAfter,
+		"APP_BEAT": &w.period, "APP_DRAIN": &w.drain, "APP_HANDOVER": &w.handover, "APP_START_DELAY": &s.startDelay, "APP_EXIT_AFTER": &s.exitAfter,
 	} {
 		var err error
 		*d, err = duration(name, *d)
@@ -67,7 +68,7 @@ func runApp() error {
 	if sleep(ctx, s.startDelay); ctx.Err() != nil {
 		return nil
 	}
-	server, err := listen(":8080", newPort(w, started))
+	server, err := listen(":8080", newPort(w, started, killer{"/proc"}))
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func runApp() error {
 }
 
 // newPort is what the app answers: its service, its probes, and what the tests ask of it.
-func newPort(w *worker, started time.Time) http.Handler {
+func newPort(w *worker, started time.Time, k killer) http.Handler {
 	serving, sick := time.Now(), atomic.Bool{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(rw http.ResponseWriter, _ *http.Request) {
@@ -100,7 +101,7 @@ func newPort(w *worker, started time.Time) http.Handler {
 	})
 	mux.HandleFunc("POST /sick", func(http.ResponseWriter, *http.Request) { sick.Store(true) })
 	mux.HandleFunc("POST /well", func(http.ResponseWriter, *http.Request) { sick.Store(false) })
-	mux.HandleFunc("POST /kill/{who}", kill)
+	mux.HandleFunc("POST /kill/{who}", k.serve)
 	mux.HandleFunc("POST /resign", func(rw http.ResponseWriter, req *http.Request) {
 		response, err := w.leadership.post(req.Context(), "resign", req.URL.RawQuery)
 		if err != nil {

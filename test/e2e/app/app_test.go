@@ -281,15 +281,18 @@ func TestADrainGoesOnWorking(t *testing.T) {
 
 // TestAHandover: the work goes on for the drain, then the sidecar is told that it has stopped.
 func TestAHandover(t *testing.T) {
-	for _, drain := range []time.Duration{0, 50 * time.Millisecond} {
-		s := newStage(t, func(w *worker) { w.drain = drain })
+	for _, c := range []struct{ drain, handover, works time.Duration }{
+		{0, time.Minute, 0}, {50 * time.Millisecond, time.Minute, 50 * time.Millisecond}, {300 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		s := newStage(t, func(w *worker) { w.drain, w.handover = c.drain, c.handover })
 		s.sidecar.leads(7, time.Minute)
 		s.works(t)
 		s.sidecar.say(leader{State: "handing-over"})
 		eventually(t, "it says that the work has stopped", func() bool { return s.sidecar.told("/release") })
 		n := len(s.kept())
-		if drains := slices.ContainsFunc(s.kept(), func(e journal.Entry) bool { return e.Draining }); drains != (drain > 0) {
-			t.Errorf("with a drain of %s it has written while it drained: %t", drain, drains)
+		r := journal.Reigns(s.kept())[0]
+		if worked := r.Last.Started - r.Drains; r.Last.Draining != (c.works > 0) || c.works > 0 && (worked < c.works/2 || worked > c.works) {
+			t.Errorf("%+v: it has worked on for %s; its last write was one of the drain: %t", c, worked, r.Last.Draining)
 		}
 		if s.leads() != 0 {
 			t.Error("it answers as the leader")
@@ -333,7 +336,7 @@ func TestARefusedWriteEndsTheWork(t *testing.T) {
 
 func TestThePort(t *testing.T) {
 	s := newStage(t, nil)
-	port := httptest.NewServer(newPort(s.worker, time.Now()))
+	port := httptest.NewServer(newPort(s.worker, time.Now(), killer{t.TempDir()}))
 	t.Cleanup(port.Close)
 	call := func(method, path string) (int, journal.Answer) {
 		req, _ := http.NewRequestWithContext(t.Context(), method, port.URL+path, nil)

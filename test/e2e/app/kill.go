@@ -16,10 +16,13 @@ import (
 // sidecar is the command name of the sidecar's process.
 const sidecar = "elector-sidecar"
 
-// kill sends SIGKILL, or the signal whose number is in the parameter "signal", to the sidecar's process, to the app's own,
+// killer ends processes among those of a /proc.
+type killer struct{ proc string }
+
+// serve sends SIGKILL, or the signal whose number is in the parameter "signal", to the sidecar's process, to the app's own,
 // or to both. The containers share one PID namespace and run as one user. It answers 202 first, since it may not live to do
 // so later.
-func kill(w http.ResponseWriter, req *http.Request) {
+func (k killer) serve(w http.ResponseWriter, req *http.Request) {
 	signal := syscall.SIGKILL
 	if number := req.FormValue("signal"); number != "" {
 		n, err := strconv.Atoi(number)
@@ -32,7 +35,7 @@ func kill(w http.ResponseWriter, req *http.Request) {
 	var victims []int
 	who := req.PathValue("who")
 	if who == "sidecar" || who == "both" {
-		victims = processes("/proc", sidecar)
+		victims = processes(k.proc, sidecar)
 		if len(victims) == 0 {
 			http.Error(w, "there is no process "+sidecar, http.StatusNotFound)
 			return

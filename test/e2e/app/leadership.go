@@ -24,9 +24,10 @@ const (
 
 // term is what the sidecar has said last.
 type term struct {
-	token       int64         // 0: this pod does not lead
-	until       time.Duration // by journal.SinceBoot
-	handingOver bool          // it has led with that token until now, and the lease is kept for the app to finish
+	token            int64         // 0: this pod does not lead
+	until            time.Duration // by journal.SinceBoot, as the next
+	handingOver      bool          // it has led with that token until now, and the lease is kept for the app to finish
+	handingOverSince time.Duration
 }
 
 // leadership follows the sidecar by the rules of docs/http-api.md.
@@ -81,8 +82,11 @@ func (l *leadership) take(answer leader, sent time.Duration) {
 	case answer.IsLeader && answer.FencingToken > 0:
 		l.tell(term{token: answer.FencingToken, until: sent + time.Duration(answer.ValidForMs)*time.Millisecond}, answer.State)
 	case answer.State == "handing-over":
-		before := l.term()
-		l.tell(term{token: before.token, until: before.until, handingOver: true}, answer.State)
+		t := l.term()
+		if !t.handingOver {
+			t.handingOver, t.handingOverSince = true, journal.SinceBoot()
+		}
+		l.tell(t, answer.State)
 	default:
 		l.tell(term{}, answer.State)
 	}

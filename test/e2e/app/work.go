@@ -21,6 +21,7 @@ type worker struct {
 	journal    string // URL; none where empty
 	period     time.Duration
 	drain      time.Duration // for how long the work goes on after the app was told to finish
+	handover   time.Duration // for how long the sidecar keeps the lease for the app to finish
 	resign     bool          // resigns as soon as it is told to stop
 	pod, uid   string
 	process    int64
@@ -42,7 +43,8 @@ func (w *worker) drained() bool {
 
 // mayWork is the token with which the app may work now; 0 where it may not.
 func (w *worker) mayWork(t term) int64 {
-	if journal.SinceBoot() >= t.until || w.drained() || t.handingOver && w.told.Load() == 0 {
+	now := journal.SinceBoot()
+	if now >= t.until || w.drained() || t.handingOver && (w.told.Load() == 0 || now >= t.handingOverSince+w.handover) {
 		return 0
 	}
 	return t.token

@@ -12,6 +12,7 @@ import (
 type Reign struct {
 	First, Last Entry
 	Beats       int
+	Drains      time.Duration // when the first beat of its drain was sent; 0: there was none
 }
 
 func (r Reign) String() string {
@@ -39,6 +40,9 @@ func Reigns(entries []Entry) (reigns []Reign) {
 		}
 		reigns[i].Last = e
 		reigns[i].Beats++
+		if e.Draining && reigns[i].Drains == 0 {
+			reigns[i].Drains = e.Started
+		}
 	}
 	return reigns
 }

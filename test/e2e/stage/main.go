@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/elector-sidecar/elector-sidecar/test/node/control"
+)
+
+// Main runs the cases on the cluster of KUBECONFIG, and prints what they have measured. Where E2E_REPORT names a file it is
+// written there too, as Markdown. It returns the exit code.
+func Main(m *testing.M) int {
+	began := time.Now()
+	c, err := open()
+	if err == nil {
+		shared = c
+		err = c.startRecorder(context.Background())
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = c.report(time.Since(began))
+	}
+	if c != nil {
+		if closing := c.close(); closing != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", closing)
+			code = 1
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	return code
+}
+
+func (c *cluster) report(took time.Duration) error {
+	h, err := c.describe(context.Background(), took)
+	if err != nil {
+		return err
+	}
+	rows := reported.sorted()
+	fmt.Println(h)
+	printTable(os.Stdout, rows)
+	path := os.Getenv("E2E_REPORT")
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	printMarkdown(file, h, rows)
+	return file.Close()
+}
+
+// OwnNode is the node that the cases may do something to. On somebody else's cluster there is none, and the case is reported
+// as not run.
+func OwnNode(t testing.TB, name string, shape Shape, timings Timings) (node control.Node, ok bool) {
+	t.Helper()
+	if shared.existing {
+		reported.add(&Row{Case: name, Setting: setting(shape, timings), Verdict: notRun})
+		return 0, false
+	}
+	node, err := control.FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node, true
+}
