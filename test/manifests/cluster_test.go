@@ -28,18 +28,10 @@ import (
 
 // TestOnARealAPIServer applies the example, and runs the sidecar with the token of the example's service account.
 func TestOnARealAPIServer(t *testing.T) {
-	c, err := cluster.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	const namespace, account, lease = "elector-example", "app", "app"
-	got := render(t, "manifests/overlays/example", nil)
-	apply(t, c.Config(), "manifests/overlays/example", nil)
+	c := startCluster(t)
+	const namespace, account, lease, service = "elector-example", "app", "app", "app-leader"
+	got := render(t, "manifests/overlays/leader-service", nil)
+	apply(t, c.Config(), "manifests/overlays/leader-service", nil) // which is the example, and a Service
 
 	t.Run("the pod is admitted", func(t *testing.T) {
 		pods := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().Pods(namespace)
@@ -60,6 +52,14 @@ func TestOnARealAPIServer(t *testing.T) {
 				"kustomization.yaml": strings.Replace(kustomization(component, ""), "namespace: shop", "namespace: default", 1),
 				"elector.yaml":       names(component, "default"),
 				"app.yaml":           app("Deployment", component, "") + app("StatefulSet", component, ""),
+			})
+		})
+		t.Run(component+" with all signs is accepted", func(t *testing.T) {
+			lease := "signs-" + component
+			apply(t, c.Config(), "app", map[string]string{
+				"kustomization.yaml": strings.Replace(kustomizationOf(append([]string{component}, signComponents...), ""), "namespace: shop", "namespace: default", 1),
+				"elector.yaml":       allNames(lease, "default"),
+				"app.yaml":           app("Deployment", lease, "") + app("StatefulSet", lease, ""),
 			})
 		})
 	}
@@ -97,16 +97,19 @@ func TestOnARealAPIServer(t *testing.T) {
 
 	t.Run("the sidecar leads, hands over and is denied nothing", func(t *testing.T) {
 		env := []string{
-			"ELECTOR_LEASE_NAME=" + lease, "ELECTOR_LEASE_NAMESPACE=" + namespace, "ELECTOR_LOG_FORMAT=json",
-			"KUBECONFIG=" + cluster.Kubeconfig(t, config),
+			"ELECTOR_LEASE_NAME=" + lease, "POD_NAMESPACE=" + namespace, "ELECTOR_LOG_FORMAT=json",
+			"POD_IP=10.1.2.3", "ELECTOR_SERVICE=" + service, "KUBECONFIG=" + cluster.Kubeconfig(t, config),
 		}
 		first := sidecar.Start(t, built(t), "app-0", env...)
 		first.Leads()
+		first.AwaitGets("/healthz?verbose", 200, "[+]service/"+service+" ok")
+		first.Logs("the Service leads to this pod")
 		second := sidecar.Start(t, built(t), "app-1", env...)
 		second.Follows("app-0")
 		first.Is(sigterm)
 		first.Exits(0)
 		second.Leads()
+		second.Logs("the Service leads to this pod")
 		for _, s := range []*sidecar.Sidecar{first, second} {
 			if log := s.Log(); strings.Contains(strings.ToLower(log), "forbid") || strings.Contains(log, "Role") {
 				t.Errorf("%s was denied something:\n%s", s.Name, log)

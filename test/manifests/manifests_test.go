@@ -5,6 +5,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,12 +48,15 @@ data:
 }
 
 // kustomization is one of a user, with the component of the given name.
-func kustomization(component, more string) string {
-	return `
-resources: [elector.yaml, app.yaml]
-components: [../manifests/components/` + component + `]
-namespace: shop
-` + more
+func kustomization(component, more string) string { return kustomizationOf([]string{component}, more) }
+
+// kustomizationOf is one with several components, in that order.
+func kustomizationOf(components []string, more string) string {
+	var list strings.Builder
+	for _, component := range components {
+		list.WriteString("  - ../manifests/components/" + component + "\n")
+	}
+	return "resources: [elector.yaml, app.yaml]\nnamespace: shop\ncomponents:\n" + list.String() + more
 }
 
 // app is a workload of a user: the least that one may consist of.
@@ -87,28 +91,30 @@ var components = map[string]func(corev1.PodSpec) []corev1.Container{
 func TestEachKustomizationRenders(t *testing.T) {
 	for _, path := range kustomizations(t) {
 		t.Run(path, func(t *testing.T) {
-			kustomization, err := os.ReadFile(filepath.Join(root, path, "kustomization.yaml"))
+			content, err := os.ReadFile(filepath.Join(root, path, "kustomization.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(string(kustomization), "kind: Component") {
+			if !strings.Contains(string(content), "kind: Component") {
 				if len(render(t, path, nil).all) == 0 {
 					t.Error("there is nothing in it")
 				}
 				return
 			}
 			got := render(t, "app", map[string]string{
-				"kustomization.yaml": kustomizationOf(path), "elector.yaml": names("web", "default"), "app.yaml": app("Deployment", "web", ""),
+				"kustomization.yaml": kustomization(filepath.Base(path), ""),
+				"elector.yaml":       allNames("web", "default"),
+				"app.yaml":           app("Deployment", "web", ""),
 			})
-			if len(got.roles) != 1 {
-				t.Errorf("it has %d Roles, not 1", len(got.roles))
+			want := 1
+			if filepath.Base(path) == "role-names" { // what the others have in common
+				want = 0
+			}
+			if len(got.roles) != want {
+				t.Errorf("it has %d Roles, not %d", len(got.roles), want)
 			}
 		})
 	}
-}
-
-func kustomizationOf(path string) string {
-	return kustomization(filepath.Base(path), "")
 }
 
 // TestTheLeaseIsNamedOnce: what the ConfigMap says is what the pods contend for and what the Role allows.
@@ -138,6 +144,16 @@ func TestTheUsersOwnServiceAccount(t *testing.T) {
 		"app.yaml":           "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n" + app("Deployment", "web", ""),
 	})
 	got.checkNames(t, "web", "dev-web", "shop")
+	got = render(t, "app", map[string]string{
+		"kustomization.yaml": kustomizationOf(append(signComponents, "native-sidecar"), "namePrefix: dev-\n"),
+		"elector.yaml":       allNames("web", "web"),
+		"app.yaml":           "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n" + app("Deployment", "web", ""),
+	})
+	for _, binding := range got.bindings {
+		if !slices.ContainsFunc(got.roles, func(r *rbacv1.Role) bool { return r.Name == binding.RoleRef.Name }) || binding.Subjects[0].Name != "dev-web" {
+			t.Errorf("%s is of %+v to %+v", binding.Name, binding.RoleRef, binding.Subjects)
+		}
+	}
 }
 
 // TestAServiceAccountFromElsewhere is given its namespace by the patch of the README.
@@ -148,6 +164,12 @@ func TestAServiceAccountFromElsewhere(t *testing.T) {
 		"app.yaml":           app("Deployment", "web", ""),
 	})
 	got.checkNames(t, "web", "others", "shop")
+	got = render(t, "app", map[string]string{
+		"kustomization.yaml": kustomizationOf(append(signComponents, "native-sidecar"), readmePatch(t, "kind: RoleBinding")),
+		"elector.yaml":       allNames("web", "others"),
+		"app.yaml":           app("Deployment", "web", ""),
+	})
+	got.checkSigns(t, "others", "shop", signComponents...)
 }
 
 // TestSettings are patched in as the README shows.
@@ -163,18 +185,22 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestTwoAppsOfOneNamespace have a Role each: with one name, the later would take away the earlier's rights.
+// TestTwoAppsOfOneNamespace have Roles of their own: with one name, the later would take away the earlier's rights.
 func TestTwoAppsOfOneNamespace(t *testing.T) {
 	seen := map[string]bool{}
 	for _, lease := range []string{"web", "worker"} {
 		got := render(t, "app", map[string]string{
-			"kustomization.yaml": kustomization("native-sidecar", ""), "elector.yaml": names(lease, "default"), "app.yaml": app("Deployment", lease, ""),
+			"kustomization.yaml": kustomizationOf(append([]string{"native-sidecar"}, signComponents...), ""),
+			"elector.yaml":       allNames(lease, "default"),
+			"app.yaml":           app("Deployment", lease, ""),
 		})
-		for _, name := range []string{"Role/" + got.roles[0].Name, "RoleBinding/" + got.bindings[0].Name} {
-			if seen[name] {
-				t.Errorf("both have a %s", name)
+		for i := range got.roles {
+			for _, name := range []string{"Role/" + got.roles[i].Name, "RoleBinding/" + got.bindings[i].Name} {
+				if seen[name] {
+					t.Errorf("both have a %s", name)
+				}
+				seen[name] = true
 			}
-			seen[name] = true
 		}
 	}
 }
@@ -208,9 +234,12 @@ func TestWithoutNames(t *testing.T) {
 	}
 }
 
-// TestTheRole grants what the sidecar needs and no more.
+// TestTheRole grants what the sidecar needs and no more, where no sign is asked for.
 func TestTheRole(t *testing.T) {
 	for _, got := range everything(t) {
+		if slices.Contains(withSigns, got.name) {
+			continue
+		}
 		if len(got.roles) != 1 || len(got.bindings) != 1 || len(got.all) != got.known {
 			t.Fatalf("%s has %d Roles, %d RoleBindings and %d objects of other kinds; want 1, 1, 0", got.name, len(got.roles), len(got.bindings), len(got.all)-got.known)
 		}
@@ -239,7 +268,10 @@ func TestTheSidecar(t *testing.T) {
 					}
 				}
 				env := environment(c)
-				for name, want := range map[string]string{"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"} {
+				for name, want := range map[string]string{
+					"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid",
+					"POD_IP": "status.podIPs", "NODE_NAME": "spec.nodeName",
+				} {
 					if env[name] != want {
 						t.Errorf("%s is %q, want %q", name, env[name], want)
 					}
@@ -301,7 +333,7 @@ func TestPodSecurity(t *testing.T) {
 	for _, got := range everything(t) {
 		for _, workload := range got.workloads {
 			spec := workload.pod.Spec.DeepCopy()
-			if got.name != "overlays/example" { // the user's container in a test is not
+			if !strings.HasPrefix(got.name, "overlays/") { // the user's container in a test is not
 				spec.Containers = slices.DeleteFunc(spec.Containers, func(c corev1.Container) bool { return !isSidecar(c) })
 			}
 			result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &workload.pod.ObjectMeta, spec))
@@ -406,11 +438,18 @@ func TestTheExample(t *testing.T) {
 	}
 }
 
-// everything is the base, the example, and a user's app by each component.
+// everything is the base, the overlays, and a user's app by each component, also with all signs.
 func everything(t *testing.T) []rendered {
 	t.Helper()
-	list := []rendered{render(t, "manifests/base", nil), render(t, "manifests/overlays/example", nil)}
+	list := []rendered{render(t, "manifests/base", nil), render(t, "manifests/overlays/example", nil), render(t, "manifests/overlays/leader-service", nil)}
 	for component := range components {
+		all := render(t, "app", map[string]string{
+			"kustomization.yaml": kustomizationOf(append([]string{component}, signComponents...), ""),
+			"elector.yaml":       allNames("web", "default"),
+			"app.yaml":           app("Deployment", "web", "") + app("StatefulSet", "store", ""),
+		})
+		all.name = component + " with all signs"
+		list = append(list, all)
 		got := render(t, "app", map[string]string{
 			"kustomization.yaml": kustomization(component, ""),
 			"elector.yaml":       names("web", "default"),
@@ -430,6 +469,7 @@ type rendered struct {
 	roles      []*rbacv1.Role
 	bindings   []*rbacv1.RoleBinding
 	configMaps []*corev1.ConfigMap
+	services   []*corev1.Service
 	budgets    []*policyv1.PodDisruptionBudget
 	workloads  []workload
 }
@@ -524,6 +564,8 @@ func render(t *testing.T, folder string, files map[string]string) rendered {
 			r.bindings = append(r.bindings, o)
 		case *corev1.ConfigMap:
 			r.configMaps = append(r.configMaps, o)
+		case *corev1.Service:
+			r.services = append(r.services, o)
 		case *policyv1.PodDisruptionBudget:
 			r.budgets = append(r.budgets, o)
 		case *appsv1.Deployment:
@@ -600,17 +642,26 @@ func kustomizations(t *testing.T) (folders []string) {
 // readmePatch is the example of manifests/README.md that contains a text.
 func readmePatch(t *testing.T, text string) string {
 	t.Helper()
+	for _, block := range readmeBlocks(t) {
+		if strings.HasPrefix(block, "patches:") && strings.Contains(block, text) {
+			return block
+		}
+	}
+	t.Fatalf("manifests/README.md has no patch with %q", text)
+	return ""
+}
+
+// readmeBlocks are the examples of manifests/README.md.
+func readmeBlocks(t *testing.T) (blocks []string) {
+	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(root, "manifests/README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
-		if strings.HasPrefix(block[1], "patches:") && strings.Contains(block[1], text) {
-			return block[1]
-		}
+		blocks = append(blocks, block[1])
 	}
-	t.Fatalf("manifests/README.md has no patch with %q", text)
-	return ""
+	return blocks
 }
 
 // variables is what the sidecar's --help names.
@@ -642,7 +693,14 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		buildDir = dir
-		return m.Run()
+		code := m.Run()
+		if controlPlane.Cluster != nil {
+			if err := controlPlane.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "stopping the control plane:", err)
+				return 1
+			}
+		}
+		return code
 	}())
 }
 
