@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,7 @@ type scripted struct {
 
 	health, trouble error
 	denied          []string
+	signs           map[string]error // nil: there are none
 
 	commands []string // that were given
 	refusal  error    // of a command
@@ -112,12 +114,19 @@ var (
 	stopped     = elector.Status{State: elector.Stopped, Known: true, Stopping: true, Term: 8, AcquireTime: acquired, RenewTime: acquired, Revision: "k3v9q-4"}
 )
 
+// reachedAt is a status with the leader's address.
+func reachedAt(address string, status elector.Status) elector.Status {
+	status.Address = netip.MustParseAddr(address)
+	return status
+}
+
 // situations are all that the API can have to tell of. Each has a golden file.
 var situations = []struct {
 	name            string
 	status          elector.Status
 	health, trouble error
 	denied          []string
+	signs           map[string]error
 }{
 	{name: "starting", status: starting},
 	{name: "starting-forbidden", status: starting, trouble: errors.New(`get: leases "web" is forbidden`), denied: []string{"get", "list", "watch"}},
@@ -126,6 +135,12 @@ var situations = []struct {
 	{name: "leader-unknown", status: unknown, denied: []string{"create"}},
 	{name: "lapsed", status: lapsed, health: errors.New("the leader outlived its renew deadline")},
 	{name: "leading", status: leading},
+	{name: "following-with-address", status: reachedAt("fd00:10:244::1:7", following)},
+	{name: "leading-with-signs", status: reachedAt("10.244.1.7", leading), signs: map[string]error{
+		"service/web-leader":          errors.New("read Service shop/web-leader: services \"web-leader\" not found"),
+		"label/example.com/role":      nil,
+		"condition/example.com/leads": nil,
+	}},
 	{name: "handing-over", status: handingOver},
 	{name: "stopped", status: stopped},
 	{name: "broken", status: stopped, health: errors.New("the election has ended: it panicked\nwith a second line")},
@@ -168,7 +183,7 @@ func TestGoldenAnswers(t *testing.T) {
 	for _, s := range situations {
 		t.Run(s.name, func(t *testing.T) {
 			election := newScripted(s.status)
-			election.health, election.trouble, election.denied = s.health, s.trouble, s.denied
+			election.health, election.trouble, election.denied, election.signs = s.health, s.trouble, s.denied, s.signs
 			serve(t, election, func(t *testing.T, at *house) {
 				var answers strings.Builder
 				for _, path := range paths {
@@ -281,9 +296,11 @@ func serve(t *testing.T, election *scripted, test func(*testing.T, *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		election.changed = make(chan struct{})
 		h := &house{T: t, network: pipes{make(chan net.Conn), make(chan struct{})}}
-		server := httpapi.NewServer(httpapi.New(election, httpapi.Config{
-			PodName: "web-0", PodUID: "3f0c9f1e", Lease: "shop/web", Cooldown: 15 * time.Second, MaxWaiters: maxWaiters,
-		}))
+		config := httpapi.Config{PodName: "web-0", PodUID: "3f0c9f1e", Lease: "shop/web", Cooldown: 15 * time.Second, MaxWaiters: maxWaiters}
+		if election.signs != nil {
+			config.Signs = func() map[string]error { return election.signs }
+		}
+		server := httpapi.NewServer(httpapi.New(election, config))
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(h.network) }()
 		t.Cleanup(func() {
