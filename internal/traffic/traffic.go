@@ -70,7 +70,7 @@ type Signs struct {
 func New(retry, check time.Duration, signs ...Sign) *Signs {
 	s := &Signs{retry: retry, check: check}
 	for _, sign := range signs {
-		s.posts = append(s.posts, &post{sign: sign})
+		s.posts = append(s.posts, &post{sign: sign, free: make(chan struct{}, 1)})
 	}
 	return s
 }
@@ -84,14 +84,15 @@ func (s *Signs) Run(ctx context.Context, election Election) {
 	posts.Wait()
 }
 
-// Withdraw lowers the signs that are raised, all at once, and returns when they are lowered or could not be.
+// Withdraw lowers the signs that are raised, all at once, and returns when they are lowered or could not be, or ctx ends.
 func (s *Signs) Withdraw(ctx context.Context) {
 	var posts sync.WaitGroup
 	for _, p := range s.posts {
 		posts.Go(func() {
-			p.changing.Lock()
-			defer p.changing.Unlock()
-			p.report(ctx, p.lower(ctx))
+			if p.take(ctx) {
+				defer p.leave()
+				p.report(ctx, p.lower(ctx))
+			}
 		})
 	}
 	posts.Wait()
@@ -113,19 +114,31 @@ const requestTime = 3 * time.Second
 
 // post holds one sign.
 type post struct {
-	sign     Sign
-	changing sync.Mutex // held while the sign is raised or lowered
-	token    uint64     // of the last term for which it was raised, or may have been
-	lowered  bool
+	sign    Sign
+	free    chan struct{} // holds one while the sign is raised or lowered
+	token   uint64        // of the last term for which it was raised, or may have been
+	lowered bool
 
 	mu      sync.Mutex
 	trouble error
 }
 
+// take waits until nobody else raises or lowers the sign; false where ctx ends first.
+func (p *post) take(ctx context.Context) bool {
+	select {
+	case p.free <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *post) leave() { <-p.free }
+
 func (p *post) follow(ctx context.Context, election Election, retry, check time.Duration) {
 	// A predecessor in this pod may have raised the sign, and this process may be about to lead in its place.
 	resuming, cancel := context.WithTimeout(ctx, retry)
-	_, _ = election.Wait(resuming, func(s elector.Status) bool { return s.IsLeader })
+	_, _ = election.Wait(resuming, func(s elector.Status) bool { return s.Leader != "" })
 	cancel()
 	for ctx.Err() == nil {
 		token := election.Status().FencingToken
@@ -144,8 +157,10 @@ func (p *post) follow(ctx context.Context, election Election, retry, check time.
 
 // show makes the sign say that this pod leads with that token, or that it does not lead (0).
 func (p *post) show(ctx context.Context, election Election, token uint64) error {
-	p.changing.Lock()
-	defer p.changing.Unlock()
+	if !p.take(ctx) {
+		return ctx.Err()
+	}
+	defer p.leave()
 	if token == 0 {
 		err := p.lower(ctx)
 		p.report(ctx, err)
