@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -52,10 +53,6 @@ func (l *Label) Raise(ctx context.Context, token uint64) error {
 		if other.Name == l.pod.Name || other.Annotations[LeaseAnnotation] != l.lease {
 			continue
 		}
-		if shown := parseToken(other.Annotations); shown > token {
-			klog.FromContext(ctx).Info("a later leader is shown", "sign", l.String(), "pod", other.Name, "fencingToken", token, "shown", shown)
-			return nil
-		}
 		if err := l.set(ctx, other.Name, other.UID, followerValue, token); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -68,13 +65,18 @@ func (l *Label) Lower(ctx context.Context, token uint64) error {
 	return l.set(ctx, l.pod.Name, l.pod.UID, followerValue, token)
 }
 
-// set gives the label a value, but never that of the leader to a pod that a later leader has taken it from. The token is
-// written along, also where the value stays: what was sent before and arrives late then meets another resourceVersion.
+// set gives the label a value. A leader gives up where a later one has been at the pod. The token is written along, also
+// where the value stays: what was sent before and arrives late then meets another resourceVersion.
 func (l *Label) set(ctx context.Context, name string, uid types.UID, value string, token uint64) error {
+	var later error
 	changed, err := l.change(ctx, name, uid, "", types.MergePatchType, func(p *pod) map[string]any {
 		shown := parseToken(p.Annotations)
-		done := p.Labels[l.key] == value && p.Annotations[LeaseAnnotation] == l.lease && shown >= token
-		if done || value == leaderValue && shown > token {
+		later = nil
+		if shown > token && (value == leaderValue || name != l.pod.Name && p.Labels[l.key] == leaderValue) {
+			later = laterLeader("pod "+name, shown, token)
+			return nil
+		}
+		if p.Labels[l.key] == value && p.Annotations[LeaseAnnotation] == l.lease && shown >= token {
 			return nil
 		}
 		return map[string]any{"metadata": map[string]any{
@@ -85,5 +87,5 @@ func (l *Label) set(ctx context.Context, name string, uid types.UID, value strin
 	if changed {
 		klog.FromContext(ctx).Info("labelled a pod", "pod", name, "label", l.key+"="+value, "fencingToken", token)
 	}
-	return err
+	return cmp.Or(err, later)
 }

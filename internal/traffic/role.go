@@ -4,6 +4,8 @@ package traffic
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 )
 
@@ -39,6 +41,14 @@ func parseToken(annotations map[string]string) uint64 {
 		return 0
 	}
 	return token
+}
+
+// errLater is what a leader finds that has been one.
+var errLater = errors.New("a later leader is shown")
+
+func laterLeader(where string, shown, token uint64) error {
+	return fmt.Errorf("%w: the annotation %s of %s is %d, and this pod leads with %d: remove it where it came from elsewhere, as with a restore",
+		errLater, TokenAnnotation, where, shown, token)
 }
 
 func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -97,6 +98,7 @@ type Service struct {
 	lease string
 	pod   Pod
 
+	named   bool           // the Service names a port of the pod
 	seen    *endpointSlice // as last read or written; nil: it has to be read
 	created *endpointSlice // what may have been created without an answer
 }
@@ -113,19 +115,33 @@ func (s *Service) String() string { return "service/" + s.name }
 
 // Role is what the sign needs: a create request does not say the name where RBAC looks for it.
 func (s *Service) Role() string {
-	return role(s.pod.Namespace, "elector-sidecar-service:"+s.name,
+	rules := []policyRule{
 		rule("", "services", s.name, "get"),
 		rule("discovery.k8s.io", "endpointslices", "", "create"),
-		rule("discovery.k8s.io", "endpointslices", SliceName(s.name), "get", "update"))
+		rule("discovery.k8s.io", "endpointslices", SliceName(s.name), "get", "update"),
+	}
+	if s.named {
+		rules = append(rules, rule("", "pods", "", "get"))
+	}
+	return role(s.pod.Namespace, "elector-sidecar-service:"+s.name, rules...)
 }
 
-// Raise makes this pod the only endpoint, with the ports of the Service.
+// Raise makes this pod the only endpoint, with the ports of the Service. Where that fails it takes out the leader before
+// this one all the same.
 func (s *Service) Raise(ctx context.Context, token uint64) error {
+	err := s.raise(ctx, token)
+	if err != nil {
+		_ = s.empty(ctx, token, func(slice *endpointSlice) bool { return parseToken(slice.Annotations) < token })
+	}
+	return err
+}
+
+func (s *Service) raise(ctx context.Context, token uint64) error {
 	target, err := s.target(ctx)
+	s.seen = nil // somebody may have changed it meanwhile
 	if err != nil {
 		return err
 	}
-	s.seen = nil // somebody may have changed it meanwhile
 	return s.write(ctx, token, func(slice *endpointSlice) error {
 		if slice.AddressType != "" && slice.AddressType != target.AddressType {
 			return fmt.Errorf("EndpointSlice %s has addresses of type %s, which cannot be changed to the Service's, %s: delete it",
@@ -139,17 +155,31 @@ func (s *Service) Raise(ctx context.Context, token uint64) error {
 
 // Lower takes this pod out.
 func (s *Service) Lower(ctx context.Context, token uint64) error {
+	var err error
 	if token == 0 { // only a predecessor in this pod can have put it in
-		slice, err := s.read(ctx)
-		if err != nil || slice == nil || !s.leadsHere(slice) {
-			return err
-		}
-		token, s.seen = parseToken(slice.Annotations), slice
+		err = s.empty(ctx, 0, s.leadsHere)
+	} else {
+		err = s.write(ctx, token, withoutEndpoints)
 	}
-	return s.write(ctx, token, func(slice *endpointSlice) error {
-		slice.Endpoints = nil
-		return nil
-	})
+	if errors.Is(err, errLater) || errors.Is(err, errForeign) {
+		return nil // it is not in there
+	}
+	return err
+}
+
+// empty takes out whoever is in an EndpointSlice of which what is asked is true.
+func (s *Service) empty(ctx context.Context, token uint64, of func(*endpointSlice) bool) error {
+	slice, err := s.read(ctx)
+	if err != nil || slice == nil || len(slice.Endpoints) == 0 || !of(slice) {
+		return err
+	}
+	s.seen = slice
+	return s.write(ctx, max(token, parseToken(slice.Annotations)), withoutEndpoints)
+}
+
+func withoutEndpoints(slice *endpointSlice) error {
+	slice.Endpoints = nil
+	return nil
 }
 
 // write changes the EndpointSlice, or creates it, unless a later leader has done so. To lower what is not there creates it
@@ -176,8 +206,7 @@ func (s *Service) try(ctx context.Context, token uint64, change func(*endpointSl
 			return err
 		}
 		if shown := parseToken(before.Annotations); shown > token {
-			klog.FromContext(ctx).Info("a later leader is shown", "sign", s.String(), "fencingToken", token, "shown", shown)
-			return nil
+			return laterLeader("EndpointSlice "+s.where(), shown, token)
 		}
 		*slice = *before
 		slice.ObjectMeta = *before.DeepCopy()
@@ -204,8 +233,11 @@ func (s *Service) try(ctx context.Context, token uint64, change func(*endpointSl
 	stored := &endpointSlice{}
 	s.seen = nil
 	if before == nil {
+		earlier := s.created
 		s.created = slice
-		err = s.api.Create(ctx, endpointSlices, slice, stored)
+		if err = s.api.Create(ctx, endpointSlices, slice, stored); refused(err) {
+			s.created = earlier
+		}
 	} else {
 		err = s.api.Update(ctx, endpointSlices, slice.Name, slice, stored)
 	}
@@ -220,6 +252,16 @@ func (s *Service) try(ctx context.Context, token uint64, change func(*endpointSl
 		log.Info("the Service does not lead to this pod any more", "service", s.pod.Namespace+"/"+s.name, "fencingToken", token)
 	}
 	return nil
+}
+
+// refused tells whether an error says that nothing was stored, nor will be. 408 is a proxy's, which may have passed it on.
+func refused(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return 400 <= code && code < 500 && code != http.StatusRequestTimeout
 }
 
 // read is the EndpointSlice, nil where there is none; what was seen last is good for one time.
@@ -248,14 +290,17 @@ func (s *Service) leadsHere(slice *endpointSlice) bool {
 
 func (s *Service) where() string { return s.pod.Namespace + "/" + SliceName(s.name) }
 
-// check refuses an EndpointSlice that is not this sign's.
+// errForeign is of an EndpointSlice that is not this sign's.
+var errForeign = errors.New("it is not written")
+
+// check refuses such an EndpointSlice.
 func (s *Service) check(slice *endpointSlice) error {
 	if by := slice.Labels[managedByLabel]; by != manager {
-		return fmt.Errorf("EndpointSlice %s is managed by %q, not by %s: rename the Service or delete it", s.where(), by, manager)
+		return fmt.Errorf("EndpointSlice %s is managed by %q, not by %s: %w; rename the Service or delete it", s.where(), by, manager, errForeign)
 	}
 	if lease := slice.Annotations[LeaseAnnotation]; lease != "" && lease != s.lease {
-		return fmt.Errorf("EndpointSlice %s shows the leader of the Lease %s, not of %s: a Service can follow one Lease; delete the EndpointSlice if it was to follow that one before",
-			s.where(), lease, s.lease)
+		return fmt.Errorf("EndpointSlice %s shows the leader of the Lease %s, not of %s: %w, since a Service can follow one Lease; delete the EndpointSlice if it was to follow that one before",
+			s.where(), lease, s.lease, errForeign)
 	}
 	return nil
 }
@@ -320,6 +365,7 @@ func (s *Service) ports(ctx context.Context, declared []servicePort) ([]endpoint
 		port := endpointPort{Name: p.Name, Protocol: cmp.Or(p.Protocol, "TCP"), Port: p.TargetPort.IntVal, AppProtocol: p.AppProtocol}
 		switch {
 		case p.TargetPort.Type == intstr.String:
+			s.named = true
 			if self == nil {
 				self = &pod{}
 				if err := s.api.Get(ctx, pods, s.pod.Name, self); err != nil {
