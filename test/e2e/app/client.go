@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -143,7 +144,8 @@ func outcome(err error) journal.Outcome {
 	case errors.Is(err, context.DeadlineExceeded):
 		return journal.TimedOut
 	case slices.ContainsFunc([]error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH, syscall.ENETUNREACH, io.EOF, io.ErrUnexpectedEOF},
-		func(fast error) bool { return errors.Is(err, fast) }):
+		func(fast error) bool { return errors.Is(err, fast) }),
+		strings.Contains(err.Error(), "server closed idle connection"): // net/http's for one that is closed before an answer
 		return journal.Refused
 	}
 	return journal.Wrong

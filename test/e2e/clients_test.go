@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/elector-sidecar/elector-sidecar/test/e2e/journal"
+	"github.com/elector-sidecar/elector-sidecar/test/e2e/stage"
+)
+
+// soon is the part of a client's timeout within which a request has failed while there is a leader to be reached. While the
+// Service leads to nobody, the kernel of the client's node refuses the first requests at once and the others at one a second, and
+// what it drops times out.
+const soon = stage.ClientTimeout / 2
+
+// judge holds what a client has seen to the promise: an answer is the leader's, and while there is a leader to be reached a request
+// that fails does so soon.
+func judge(s *stage.Stage, name string, client *stage.Client) journal.Requests {
+	s.T.Helper()
+	requests := client.Requests()
+	s.T.Logf("by %s: %v, longest without an answer %s", name, requests.Count(), seconds(requests.Silence()))
+	for _, violation := range slices.Concat(requests.Violations(), requests.Late(s.Journal().Entries)) {
+		s.T.Errorf("by %s: %s", name, violation)
+	}
+	for _, r := range requests {
+		if r.Outcome == journal.Wrong {
+			s.T.Errorf("by %s: %s", name, r.Error)
+		}
+	}
+	for _, r := range requests.Needless() {
+		if took := r.Answered - r.Sent; took > soon {
+			s.T.Errorf("by %s: %s after %s, while there was a leader: %s", name, r.Outcome, took, r.Error)
+		}
+	}
+	return requests
+}
+
+// reached is the time from a leader's first write to its first answer to a client. It is held to a lease duration.
+func reached(s *stage.Stage, requests journal.Requests, leader journal.Reign) time.Duration {
+	s.T.Helper()
+	first, ok := requests.First(leader.First.Token)
+	if !ok {
+		s.T.Fatalf("no request has reached %s", leader)
+	}
+	after := first.Answered - leader.First.Arrived
+	if after > s.Timings.Lease {
+		s.T.Errorf("the first request that reached %s was answered %s after its first write, want at most a lease duration", leader, after)
+	}
+	return after
+}
+
+// follows holds the EndpointSlice of a Service that follows the leader to its rules, and tells the longest time from the
+// beginning of a term to the EndpointSlice that shows it. The order of writes is that of their resourceVersions.
+func follows(s *stage.Stage, path *stage.Path) (longest time.Duration) {
+	s.T.Helper()
+	records, history := s.Records(), path.History()
+	for _, shown := range history {
+		if len(shown.List) == 0 {
+			continue
+		}
+		began := slices.IndexFunc(records, func(r stage.Record) bool { return r.Version() == shown.Token })
+		if began < 0 || len(shown.List) > 1 || records[began].Pod() != shown.List[0].Pod {
+			s.T.Errorf("the EndpointSlice shows %s, which is not the leader of that term", shown)
+			continue
+		}
+		for _, r := range records[began:] {
+			if r.Version() < shown.Version && r.Holder() != records[began].Holder() {
+				s.T.Errorf("the EndpointSlice shows %s after the Lease was %s", shown, r)
+			}
+		}
+	}
+	for i, r := range records {
+		if r.Holder() == "" || i > 0 && r.Holder() == records[i-1].Holder() {
+			continue
+		}
+		shows := slices.IndexFunc(history, func(e stage.Endpoints) bool { return e.Token == r.Version() && len(e.List) > 0 })
+		if shows < 0 {
+			continue
+		}
+		longest = max(longest, history[shows].Seen.Sub(r.Seen))
+		released := slices.IndexFunc(records[i:], func(later stage.Record) bool { return later.Holder() == "" })
+		if released < 0 {
+			continue
+		}
+		emptied := slices.IndexFunc(history, func(e stage.Endpoints) bool { return e.Token == r.Version() && len(e.List) == 0 })
+		if emptied < 0 || history[emptied].Version > records[i+released].Version() {
+			s.T.Errorf("the Lease was released (%s) before the Service was emptied of %s", records[i+released], r.Pod())
+		}
+	}
+	if longest > s.Timings.Lease/2 {
+		s.T.Errorf("the EndpointSlice has shown a new leader only after %s", longest)
+	}
+	return longest
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// Late is the answers of former leaders, by what the apps have written: those with a token below that of a write that was
+// accepted before the request was sent. It compares times of the client with times of the recorder: they have to be on one
+// node.
+func (rs Requests) Late(entries []Entry) (found []string) {
+	accepted := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Stale })
+	for _, r := range rs {
+		// Tokens of accepted writes grow, so the last before the request has the largest.
+		i := sort.Search(len(accepted), func(i int) bool { return accepted[i].Arrived >= r.Sent })
+		if r.Outcome == OK && i > 0 && accepted[i-1].Token > r.Token {
+			found = append(found, fmt.Sprintf("%s answered with token %d a request of %s, after %s had written with token %d at %s",
+				r.Pod, r.Token, stamp(r.Sent), accepted[i-1].Pod, accepted[i-1].Token, stamp(accepted[i-1].Arrived)))
+		}
+	}
+	return found
+}
+
+// First is the first answer with a token.
+func (rs Requests) First(token int64) (Request, bool) {
+	i := slices.IndexFunc(rs, func(r Request) bool { return r.Outcome == OK && r.Token == token })
+	if i < 0 {
+		return Request{}, false
+	}
+	return rs[i], true
+}
+
+// Last is the last answer with a token, in the order of sending.
+func (rs Requests) Last(token int64) (last Request, ok bool) {
+	for _, r := range rs {
+		if r.Outcome == OK && r.Token == token {
+			last, ok = r, true
+		}
+	}
+	return last, ok
+}
