@@ -69,10 +69,10 @@ e2e-down: node ## take that cluster down
 	@bin/node down
 
 .PHONY: bench
-bench: bench-failover ## everything that is measured: now failover
+bench: bench-failover ## everything that is measured
 
 .PHONY: bench-failover
-bench-failover: build ## measure failover beside client-go on a real kube-apiserver
+bench-failover: build ## measure failover and the HTTP API beside client-go and a bare server
 	@assets=$$($(MAKE) -s assets | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go run ./bench
 
 .PHONY: simulate

@@ -62,9 +62,9 @@ func TestAddressOfTheLeader(t *testing.T) {
 func TestAddressThatIsNotTheLeaders(t *testing.T) {
 	for name, change := range map[string]func(*coordinationv1.Lease){
 		"another holder that left the annotations": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("guest") },
-		"no annotation":                            func(l *coordinationv1.Lease) { delete(l.Annotations, elector.AddressAnnotation) },
-		"nobody's":                                 func(l *coordinationv1.Lease) { delete(l.Annotations, elector.AddressOfAnnotation) },
-		"no address":                               func(l *coordinationv1.Lease) { l.Annotations[elector.AddressAnnotation] = "web-0.example" },
+		"no annotation": func(l *coordinationv1.Lease) { delete(l.Annotations, elector.AddressAnnotation) },
+		"nobody's":      func(l *coordinationv1.Lease) { delete(l.Annotations, elector.AddressOfAnnotation) },
+		"no address":    func(l *coordinationv1.Lease) { l.Annotations[elector.AddressAnnotation] = "web-0.example" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *electortest.Store) {

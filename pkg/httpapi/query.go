@@ -22,6 +22,9 @@ const (
 type query url.Values
 
 func parseQuery(r *http.Request, known ...string) (query, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("the query %q cannot be read: %w", r.URL.RawQuery, err)

@@ -28,6 +28,10 @@ type effort struct {
 	window          time.Duration // in which requests at rest are counted
 	warmUp          time.Duration // before that
 	settle          time.Duration // from when everybody has seen the Lease to when something happens
+	loads           int           // how often the API is put under load
+	load            time.Duration // each time
+	crowds          int           // how often a crowd waits for news
+	held            int           // how large it is
 }
 
 // bench is where measurements are taken.
@@ -37,6 +41,7 @@ type bench struct {
 	dir       string // for its files
 	binary    string // the sidecar
 	candidate string // the program with client-go's elector
+	bare      string // the HTTP server with nothing around it
 	direct    string // the kubeconfig without a detour
 	ours      starter
 	clientGo  starter

@@ -56,6 +56,9 @@ func TestQuickBenchMeasuresEverything(t *testing.T) {
 		{"resident memory at rest, leader", true, false, true},
 		{"resident memory at rest, standby", true, false, true},
 		{"stripped static binary", true, false, true},
+		{"GET /leader under load", false, true, true},
+		{"the same at 1000 a second: p99", false, true, true},
+		{"100 blocked requests all told", false, true, true},
 		{"release among 3 standbys: how many write", false, false, false},
 	} {
 		i := slices.IndexFunc(got.Rows, func(r rowRead) bool { return strings.HasPrefix(r.What, want.what) })

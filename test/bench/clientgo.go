@@ -17,14 +17,14 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
 )
 
-// buildCandidate builds the program with client-go's elector as the sidecar is built: static and stripped.
-func buildCandidate(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "candidate")
+// buildRival builds a program that the sidecar is compared with as the sidecar is built: static and stripped.
+func buildRival(ctx context.Context, dir, name string) (string, error) {
+	binary := filepath.Join(dir, name)
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary,
-		"github.com/elector-sidecar/elector-sidecar/test/bench/candidate")
+		"github.com/elector-sidecar/elector-sidecar/test/bench/"+name)
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the candidate with client-go's elector: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
 	return binary, nil
 }

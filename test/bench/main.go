@@ -41,6 +41,7 @@ var thorough = effort{
 	brisk:     timings{3 * time.Second, 2 * time.Second, 500 * time.Millisecond},
 	handovers: 20, deaths: 5, tamperings: 10, theirTamperings: 2, starts: 10,
 	window: time.Minute, warmUp: 10 * time.Second, settle: 500 * time.Millisecond,
+	loads: 9, load: 2 * time.Second, crowds: 5, held: 10_000,
 }
 
 // quick shows that everything works.
@@ -49,6 +50,7 @@ var quick = effort{
 	brisk:     timings{2 * time.Second, 1500 * time.Millisecond, 300 * time.Millisecond},
 	handovers: 2, deaths: 1, tamperings: 1, theirTamperings: 1, starts: 1,
 	window: 2 * time.Second, warmUp: time.Second, settle: 200 * time.Millisecond,
+	loads: 1, load: 200 * time.Millisecond, crowds: 1, held: 100,
 }
 
 // options are what the command line says.
@@ -116,6 +118,7 @@ var parts = []struct {
 	{"life", (*bench).life},
 	{"rest", (*bench).rest},
 	{"size", (*bench).size},
+	{"http", (*bench).http},
 }
 
 func partNames() (names []string) {
@@ -138,7 +141,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	if b.candidate, err = buildCandidate(ctx, b.dir); err != nil {
+	if b.candidate, err = buildRival(ctx, b.dir, "candidate"); err != nil {
+		return err
+	}
+	if b.bare, err = buildRival(ctx, b.dir, "bare"); err != nil {
 		return err
 	}
 	b.progress("starting the control plane")
