@@ -15,7 +15,7 @@ import (
 )
 
 // ClientTimeout is how long a client waits for an answer.
-const ClientTimeout = time.Second
+const ClientTimeout = 2 * time.Second
 
 // clientPeriod is the time from one request of a client to the next.
 const clientPeriod = 50 * time.Millisecond
