@@ -81,12 +81,14 @@ func TestCaseH5SlowStart(t *testing.T) {
 	row.Note(fmt.Sprintf("the pod, %.3f s after its app can serve", after.Seconds()))
 }
 
-// TestCaseH5AppFallsIll: it lives, but says that it is not well.
+// TestCaseH5AppFallsIll: it lives, but says that it is not well. The handover timeout gives it time to finish its last write; it
+// says when it has.
 func TestCaseH5AppFallsIll(t *testing.T) {
 	t.Parallel()
 	row := stage.NewRow(t, "H5: the leader's app falls ill", stage.Native, stage.Short)
-	s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short, Sidecar: closelyWatched(),
-		Objects: []runtime.Object{stage.Deployment("web", 2, stage.App{})}})
+	sidecar := closelyWatched()
+	sidecar["ELECTOR_HANDOVER_TIMEOUT"] = "2s"
+	s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short, Sidecar: sidecar, Objects: []runtime.Object{stage.Deployment("web", 2, stage.App{})}})
 	x := s.Lose(func(leader journal.Reign) { s.Post(leader.First.Pod, "sick", nil) })
 	row.Fill(t, x, unhealthySoon+s.Timings.Lease/2, "failures × period + timeout + half the lease duration")
 	if x.SamePod() || !x.Released() {

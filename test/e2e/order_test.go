@@ -17,10 +17,10 @@ import (
 const drain = 5 * time.Second
 
 // deleted stops the leader of a pair in good order.
-func deleted(t *testing.T, name string, shape stage.Shape, timings stage.Timings, app stage.App) (*stage.Row, stage.Succession) {
+func deleted(t *testing.T, name string, shape stage.Shape, app stage.App, sidecar map[string]string) (*stage.Row, stage.Succession) {
 	t.Parallel()
-	row := stage.NewRow(t, name, shape, timings)
-	s := stage.New(t, stage.Setup{Shape: shape, Timings: timings, Objects: []runtime.Object{stage.Deployment("web", 2, app)}})
+	row := stage.NewRow(t, name, shape, stage.Default)
+	s := stage.New(t, stage.Setup{Shape: shape, Timings: stage.Default, Sidecar: sidecar, Objects: []runtime.Object{stage.Deployment("web", 2, app)}})
 	x := s.Lose(func(leader journal.Reign) { s.Delete(leader.First.Pod) })
 	if x.SamePod() {
 		t.Errorf("next is %s, want another pod", x)
@@ -49,7 +49,7 @@ func TestCaseI1AppDrains(t *testing.T) {
 	t.Parallel()
 	for _, shape := range stage.Shapes {
 		t.Run(shape.String(), func(t *testing.T) {
-			row, x := deleted(t, "I1: the app drains "+drain.String(), shape, stage.Default, stage.App{Env: map[string]string{"APP_DRAIN": drain.String()}})
+			row, x := deleted(t, "I1: the app drains "+drain.String(), shape, stage.App{Env: map[string]string{"APP_DRAIN": drain.String()}}, nil)
 			row.Fill(t, x, stage.Default.Lease/2, "half the lease duration")
 			releasedLast(t, x)
 			if worked := x.DrainedFor(); worked < drain*8/10 {
@@ -59,10 +59,14 @@ func TestCaseI1AppDrains(t *testing.T) {
 	}
 }
 
+// mayOutlive is for apps that can be alive when the native sidecar is told to stop: at the end of the grace the kubelet kills the
+// app and tells the sidecar at the same time, and with less than two seconds of grace the app even gets a second more.
+func mayOutlive() map[string]string { return map[string]string{"ELECTOR_HANDOVER_TIMEOUT": "1s"} }
+
 // TestAppIgnoresSIGTERM to the end of its grace: there is time left for the release.
 func TestAppIgnoresSIGTERM(t *testing.T) {
-	row, x := deleted(t, "the app ignores SIGTERM to the end of its grace", stage.Native, stage.Default,
-		stage.App{Env: map[string]string{"APP_IGNORE_SIGTERM": "1"}, Grace: drain})
+	row, x := deleted(t, "the app ignores SIGTERM to the end of its grace", stage.Native,
+		stage.App{Env: map[string]string{"APP_IGNORE_SIGTERM": "1"}, Grace: drain}, mayOutlive())
 	row.Fill(t, x, stage.Default.Lease/2, "half the lease duration")
 	releasedLast(t, x)
 }
@@ -74,13 +78,13 @@ func TestCaseI2KilledSoonAfterSIGTERM(t *testing.T) {
 	const name = "I2: SIGKILL 1s after SIGTERM"
 	t.Run(stage.Native.String(), func(t *testing.T) {
 		app := stage.App{Env: map[string]string{"APP_IGNORE_SIGTERM": "1"}, Grace: time.Second}
-		row, x := deleted(t, name, stage.Native, stage.Default, app)
+		row, x := deleted(t, name, stage.Native, app, mayOutlive())
 		row.Fill(t, x, stage.Default.Lease/2, "half the lease duration")
 		releasedLast(t, x)
 	})
 	t.Run(stage.Ordinary.String(), func(t *testing.T) {
 		app := stage.App{Env: map[string]string{"APP_DRAIN": "1m"}, Grace: time.Second}
-		row, x := deleted(t, name, stage.Ordinary, stage.Default, app)
+		row, x := deleted(t, name, stage.Ordinary, app, nil)
 		row.Fill(t, x, stage.Default.Expiry(), "lease duration + retry period")
 		if x.Released() {
 			t.Errorf("next is %s, want one on expiry", x)
@@ -88,17 +92,17 @@ func TestCaseI2KilledSoonAfterSIGTERM(t *testing.T) {
 	})
 }
 
-// TestForceDeleteOfADrainingPod: its object has gone, and with it its token's validity, and another pod of its name starts while
-// it still works.
+// TestForceDeleteOfADrainingPod: another pod of its name starts while its app still works. The kubelet gives the old one a
+// second, whatever its grace.
 func TestForceDeleteOfADrainingPod(t *testing.T) {
 	t.Parallel()
 	const long = 30 * time.Second
-	row := stage.NewRow(t, "force delete of a StatefulSet's only pod, which drains "+long.String(), stage.Native, stage.Short)
-	s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short, Objects: []runtime.Object{
+	row := stage.NewRow(t, "force delete of a StatefulSet's only pod, whose app drains", stage.Native, stage.Short)
+	s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short, Sidecar: mayOutlive(), Objects: []runtime.Object{
 		stage.StatefulSet("web", 1, stage.App{Env: map[string]string{"APP_DRAIN": long.String()}, Grace: 2 * long})}})
 	x := s.Lose(func(leader journal.Reign) { s.ForceDelete(leader.First.Pod) })
+	row.Fill(t, x, stage.Short.Expiry(), "lease duration + retry period")
 	if x.SamePod() || x.New.First.Pod != x.Old.First.Pod {
 		t.Errorf("next is %s (%s), want another of the same name", x.New, x)
 	}
-	row.Fill(t, x, stage.Short.Expiry(), "lease duration + retry period")
 }

@@ -79,7 +79,7 @@ func (l *leadership) follow(ctx context.Context) {
 
 func (l *leadership) take(answer leader, sent time.Duration) {
 	switch {
-	case answer.IsLeader && answer.FencingToken > 0:
+	case answer.IsLeader:
 		l.tell(term{token: answer.FencingToken, until: sent + time.Duration(answer.ValidForMs)*time.Millisecond}, answer.State)
 	case answer.State == "handing-over":
 		t := l.term()

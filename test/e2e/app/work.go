@@ -98,7 +98,7 @@ func (w *worker) resignOnce() {
 	}
 }
 
-// beat is one piece of work. It is given up when the leadership is over.
+// beat is one piece of work. It is given up only when the leadership is over: what is given up may still be stored later.
 func (w *worker) beat(token int64, until time.Duration) {
 	if w.journal == "" {
 		return
@@ -106,7 +106,7 @@ func (w *worker) beat(token int64, until time.Duration) {
 	w.seq++
 	b := journal.Beat{Pod: w.pod, UID: w.uid, Process: w.process, Token: token, Seq: w.seq, Wall: time.Now(),
 		Started: journal.SinceBoot(), Boot: journal.Boot(), Draining: w.told.Load() != 0}
-	ctx, cancel := context.WithTimeout(context.Background(), min(time.Second, until-b.Started))
+	ctx, cancel := context.WithTimeout(context.Background(), until-b.Started)
 	defer cancel()
 	body, err := json.Marshal(b)
 	if err != nil {

@@ -5,8 +5,10 @@ package stage
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,6 +84,15 @@ func (l *logs) follow(ctx context.Context, pod *corev1.Pod) {
 			_, _ = io.Copy(k, stream)
 		}()
 	}
+}
+
+// Log is what the containers of a pod have logged so far, also where it has gone.
+func (s *Stage) Log(pod string) string {
+	var text strings.Builder
+	for _, k := range s.logs.of(pod) {
+		fmt.Fprintf(&text, "log of %s in %s\n%s", k.container, pod, k)
+	}
+	return text.String()
 }
 
 // of is the logs of a pod.

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/elector-sidecar/elector-sidecar/test/node/control"
 )
 
@@ -16,6 +19,7 @@ import (
 // written there too, as Markdown. It returns the exit code.
 func Main(m *testing.M) int {
 	began := time.Now()
+	klog.SetLogger(logr.Discard()) // client-go tells of each stream that ends
 	c, err := open()
 	if err == nil {
 		shared = c

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -114,6 +115,21 @@ func (s Setup) kustomization(namespace, image string, resources []string) mappin
 			"patch":  s.settings(),
 		}},
 	}
+}
+
+// handover is for how long the sidecar keeps the lease for the app to finish.
+func (s Setup) handover() time.Duration {
+	if value, ok := s.Sidecar["ELECTOR_HANDOVER_TIMEOUT"]; ok {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			panic(err)
+		}
+		return d
+	}
+	if s.Shape == Ordinary {
+		return HandoverTimeout
+	}
+	return 0
 }
 
 // settings is the patch by which the sidecar gets its settings.

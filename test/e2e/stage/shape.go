@@ -44,13 +44,8 @@ func (t Timings) String() string {
 // the retry period is what all that comes on top may take.
 func (t Timings) Expiry() time.Duration { return t.Lease + t.Retry }
 
-// HandoverTimeout is ELECTOR_HANDOVER_TIMEOUT of a shape in manifests/.
-func (s Shape) HandoverTimeout() time.Duration {
-	if s == Ordinary {
-		return 20 * time.Second
-	}
-	return 0
-}
+// HandoverTimeout is ELECTOR_HANDOVER_TIMEOUT of the ordinary container in manifests/.
+const HandoverTimeout = 20 * time.Second
 
 // setting names a combination in the table.
 func setting(s Shape, t Timings) string { return fmt.Sprintf("%s, %s", t, s) }

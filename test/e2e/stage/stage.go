@@ -5,6 +5,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -32,8 +33,8 @@ type Stage struct {
 	replicas int // of all workloads as they were created
 }
 
-// New puts a setup on a stage of its own. At the end of the test all that the apps have written is judged, and where the test
-// has failed the logs of its pods are shown.
+// New puts a setup on a stage of its own. At the end of the test all that the apps have written is judged. Where the test has
+// failed, or with E2E_LOGS=1, the logs of its pods are shown.
 func New(t testing.TB, setup Setup) *Stage {
 	t.Helper()
 	ctx := t.Context()
@@ -85,7 +86,11 @@ func (s *Stage) prepare() {
 		s.replicas += int(*replicas)
 		app := &template.Spec.Containers[0]
 		app.Env = append(app.Env, corev1.EnvVar{Name: "RECORDER_URL", Value: shared.recorder.url + s.Namespace},
-			corev1.EnvVar{Name: "APP_HANDOVER", Value: s.Shape.HandoverTimeout().String()})
+			corev1.EnvVar{Name: "APP_HANDOVER", Value: s.handover().String()})
+		if s.Shape == Ordinary {
+			// SIGTERM may reach the app before the sidecar: without resigning, "the work has stopped" could come too early.
+			app.Env = append(app.Env, corev1.EnvVar{Name: "APP_RESIGN", Value: "1"})
+		}
 	}
 }
 
@@ -98,7 +103,7 @@ func (s *Stage) end() {
 	for _, violation := range j.Violations() {
 		s.T.Error(violation)
 	}
-	if s.T.Failed() {
+	if s.T.Failed() || os.Getenv("E2E_LOGS") == "1" {
 		s.dump(j)
 	}
 }
