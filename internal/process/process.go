@@ -94,6 +94,7 @@ func lookup(env []string, name string) string {
 type Leader struct {
 	Name         string `json:"name"`
 	Identity     string `json:"identity"`
+	Address      string `json:"address"`
 	IsLeader     bool   `json:"isLeader"`
 	State        string `json:"state"`
 	PodName      string `json:"podName"`

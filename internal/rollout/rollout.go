@@ -87,7 +87,10 @@ func Check(ctx context.Context, api *apiserver.Client, name, gate string) error 
 	warnings, self, err := examine(ctx, api, name, gate)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(1).Info("cannot tell whether a rolling update of this pod can complete", "because", err.Error())
-		return nil
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, warning := range warnings {
 		klog.FromContext(ctx).Info("warning: "+warning, "pod", name)
@@ -95,7 +98,7 @@ func Check(ctx context.Context, api *apiserver.Client, name, gate string) error 
 			return fmt.Errorf("create an Event of pod %s: %w", name, err)
 		}
 	}
-	return err
+	return nil
 }
 
 func examine(ctx context.Context, api *apiserver.Client, name, gate string) (warnings []string, self *pod, err error) {
@@ -197,7 +200,7 @@ func resolve(part *intstr.IntOrString, n int, up bool) (int, error) {
 
 func stuckStatefulSet(w *workload) string {
 	if n := w.replicas(); n > 1 {
-		return fmt.Sprintf("the StatefulSet %s has %d replicas, of which all but one are never ready: it goes on to the next pod only when the last is", w.Name, n)
+		return fmt.Sprintf("the StatefulSet %s has %d replicas, of which all but one are never ready: no rollout of it completes", w.Name, n)
 	}
 	return ""
 }
