@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,8 +35,9 @@ type Cluster struct {
 	users       sync.Mutex
 }
 
-// Start starts a control plane of the binaries in the folder KUBEBUILDER_ASSETS.
-func Start() (*Cluster, error) {
+// Start starts a control plane of the binaries in the folder KUBEBUILDER_ASSETS. flags are more of kube-apiserver, as in
+// "service-cluster-ip-range=10.0.0.0/24".
+func Start(flags ...string) (*Cluster, error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
 		return nil, errors.New("KUBEBUILDER_ASSETS is not set: it must be the folder with kube-apiserver and etcd; " +
@@ -56,6 +58,10 @@ func Start() (*Cluster, error) {
 		if *path, err = wrap(wrappers, assets, name); err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
+	}
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(flag, "=")
+		apiServer.Configure().Set(name, value)
 	}
 	if c.config, err = c.environment.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the control plane of %s: %w", assets, err), c.Stop())

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,9 @@ func (u *User) awaitAllowed(rule rbacv1.PolicyRule) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	attributes := &authorizationv1.ResourceAttributes{Namespace: Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	attributes := &authorizationv1.ResourceAttributes{Namespace: Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0],
+		Resource: resource, Subresource: subresource}
 	if len(rule.ResourceNames) > 0 {
 		attributes.Name = rule.ResourceNames[0]
 	}

@@ -183,7 +183,7 @@ func TestJSONLog(t *testing.T) {
 	web.Leads()
 	web.Is(sigterm)
 	web.Exits(0)
-	lines := logLines(t, web)
+	lines := web.LogLines()
 	var said []string
 	for _, line := range lines {
 		if line.Level == "" || line.Msg == "" {

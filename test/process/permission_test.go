@@ -14,34 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
-	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
 )
 
 var allVerbs = []string{"create", "get", "list", "update", "watch"}
-
-// logLine is a line of the JSON log.
-type logLine struct {
-	Level, Msg, Verbs, RoleNeeded string
-}
-
-func logLines(t *testing.T, web *sidecar.Sidecar) []logLine {
-	t.Helper()
-	var lines []logLine
-	for text := range strings.Lines(web.Log()) {
-		var line logLine
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatalf("this line of the log is not JSON: %v: %s", err, text)
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// complaints are the lines about missing permissions.
-func complaints(t *testing.T, web *sidecar.Sidecar) []logLine {
-	t.Helper()
-	return slices.DeleteFunc(logLines(t, web), func(line logLine) bool { return line.RoleNeeded == "" })
-}
 
 // Each permission is missing once, where it is needed.
 func TestMissingPermission(t *testing.T) {
@@ -80,7 +55,7 @@ func TestMissingPermission(t *testing.T) {
 				web.Gets("/is-leader", 503)
 			}
 			web.Gets("/healthz", 200)
-			said := complaints(t, web)
+			said := web.Complaints()
 			if len(said) != 1 || said[0].Verbs != verb || !strings.Contains(said[0].RoleNeeded, `"`+verb+`"`) {
 				t.Errorf("the log says %+v; want one line about %s", said, verb)
 			}
@@ -105,7 +80,7 @@ func TestNoPermissions(t *testing.T) {
 	s.pass(brisk.duration)
 	web.Gets("/healthz", 200)
 	web.AwaitGets("/readyz", 503, "forbidden")
-	said := complaints(t, web)
+	said := web.Complaints()
 	if len(said) != 1 {
 		t.Fatalf("the log says %+v; want one line", said)
 	}

@@ -166,6 +166,18 @@ func (s *Sidecar) Gets(path string, code int) Reply {
 	return reply
 }
 
+// Post posts to a path, and fails the test where the answer has another code.
+func (s *Sidecar) Post(path string, code int) Reply {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	reply := s.Do(ctx, http.MethodPost, path)
+	if reply.Err != nil || reply.Code != code {
+		s.t.Fatalf("%s: POST %s answers %d %s %v; want %d", s.Name, path, reply.Code, reply.Body, reply.Err, code)
+	}
+	return reply
+}
+
 // AwaitGets asks for a path until the answer has the code and the body contains the text.
 func (s *Sidecar) AwaitGets(path string, code int, text string) Reply {
 	s.t.Helper()
