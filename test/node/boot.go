@@ -11,12 +11,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
+	"sync"
 )
 
 const (
 	readyLine = "ready\n"         // what boot reports
-	bootLimit = 3 * time.Minute   // on a busy machine
 	work      = "/run/node"       // the node's own files, in memory
 	pki       = work + "/pki"     // keys and certificates
 	configs   = work + "/configs" // of the components
@@ -35,24 +34,27 @@ func boot(argument string) error {
 	if err := json.Unmarshal([]byte(argument), &p); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), bootLimit, fmt.Errorf("it took more than %v", bootLimit))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), p.Timeout, fmt.Errorf("it took more than %v", p.Timeout))
 	defer cancel()
-	n := &node{plan: p, ended: make(chan *component, 16)}
+	n := &node{plan: p, failed: make(chan struct{})}
 	if err := n.bringUp(ctx); err != nil {
 		return err
 	}
 	if _, err := os.NewFile(3, "report").WriteString(readyLine); err != nil {
 		return err
 	}
-	return (<-n.ended).failure()
+	<-n.failed
+	return n.failure
 }
 
 // node is the node as boot brings it up.
 type node struct {
 	plan
-	ca    *authority
-	http  *http.Client // as an administrator
-	ended chan *component
+	ca      *authority
+	http    *http.Client  // as an administrator
+	failed  chan struct{} // closed when the first component has ended
+	failure error         // of that component; to be read after failed
+	once    sync.Once
 }
 
 func (n *node) bringUp(ctx context.Context) error {
@@ -71,20 +73,19 @@ func (n *node) bringUp(ctx context.Context) error {
 	}
 	runtimeUp := make(chan error, 1)
 	go func() { runtimeUp <- n.startContainerd(ctx, images) }()
-	if err := n.startControlPlane(ctx); err != nil {
+	if err := n.startAPI(ctx); err != nil {
 		return err
 	}
 	if err := <-runtimeUp; err != nil {
 		return err
 	}
-	kubelet, err := n.startKubelet(ctx)
-	if err != nil {
+	if err := n.startKubelet(ctx); err != nil {
 		return err
 	}
-	if err := n.startProxy(ctx); err != nil {
+	if err := n.startControllers(ctx); err != nil {
 		return err
 	}
-	return n.usable(ctx, kubelet)
+	return n.startProxy(ctx)
 }
 
 func openAll(paths []string) (files []*os.File, err error) {

@@ -7,7 +7,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,10 +17,9 @@ import (
 
 // component is a process of the node that must not end.
 type component struct {
+	*node
 	name string
 	log  string // path
-	done chan struct{}
-	err  error // how it ended; to be read after done
 }
 
 // start starts a component with its output in a log.
@@ -34,15 +32,17 @@ func (n *node) start(path string, args ...string) (*component, error) {
 	defer log.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "HOME="+work, "TMPDIR="+temporary)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + work, "TMPDIR=" + temporary}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &component{name: name, log: log.Name(), done: make(chan struct{})}
+	c := &component{node: n, name: name, log: log.Name()}
 	go func() {
-		c.err = cmd.Wait()
-		close(c.done)
-		n.ended <- c
+		_ = cmd.Wait()
+		n.once.Do(func() {
+			n.failure = fmt.Errorf("%s has ended (%v)\n%s", name, cmd.ProcessState, c.tail())
+			close(n.failed)
+		})
 	}()
 	return c, nil
 }
@@ -52,7 +52,7 @@ func (n *node) startKube(name string, args ...string) (*component, error) {
 	return n.start(filepath.Join(n.Assets, name), args...)
 }
 
-// await tries until there is no error. What says what the component is waited for to do.
+// await tries until there is no error, as long as no component ends. What says what the component is waited for to do.
 func (c *component) await(ctx context.Context, what string, try func(context.Context) error) error {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -64,18 +64,13 @@ func (c *component) await(ctx context.Context, what string, try func(context.Con
 			return nil
 		}
 		select {
-		case <-c.done:
-			return c.failure()
+		case <-c.failed:
+			return c.failure
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not %s: %w: %w\n%s", c.name, what, context.Cause(ctx), err, c.tail())
 		case <-ticker.C:
 		}
 	}
-}
-
-// failure says how the component has ended.
-func (c *component) failure() error {
-	return fmt.Errorf("%s has ended: %w\n%s", c.name, errors.Join(c.err, errors.New("it must not")), c.tail())
 }
 
 // tail is the end of the component's log.

@@ -14,11 +14,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -68,8 +70,12 @@ func testCut(node control.Node, client *kubernetes.Clientset, victim, other *cor
 	if _, err := follow(listener, "listening"); err != nil {
 		return err
 	}
-	watcher := fromPod(victim, "watch")
-	events, err := follow(watcher, "watching")
+	inhabitant := fromPod(victim, "watch")
+	orders, err := inhabitant.StdinPipe()
+	if err != nil {
+		return err
+	}
+	events, err := follow(inhabitant, "watching")
 	if err != nil {
 		return err
 	}
@@ -80,28 +86,35 @@ func testCut(node control.Node, client *kubernetes.Clientset, victim, other *cor
 			wrap("another pod asks the API server", fromPod(other, "dial "+api).Run()),
 		)
 	}
+	_, _ = fmt.Fprintln(orders, "written-before")
 	if err := cmp.Or(
+		hear(events, "written-before", patience),
 		aliveAnyway(),
 		wrap("the pod asks the API server", fromPod(victim, "dial "+api).Run()),
-		create(client, "before"), hear(events, "before", patience),
 		wrap("cut", node.Cut(ip)),
 		aliveAnyway(),
 	); err != nil {
 		return err
 	}
-	if fromPod(victim, "dial "+api).Run() == nil {
-		return errors.New("a pod that is cut off reaches the API server")
-	}
-	if err := create(client, "during"); err != nil {
+
+	_, _ = fmt.Fprintln(orders, "written-meanwhile")
+	if err := create(client, "told-meanwhile"); err != nil {
 		return err
 	}
-	if hear(events, "during", 2*time.Second) == nil {
-		return errors.New("the API server reaches a pod that is cut off")
+	if fromPod(victim, "dial "+api).Run() == nil {
+		return errors.New("a pod that is cut off connects to the API server")
 	}
+	if hear(events, "told-meanwhile", 2*time.Second) == nil {
+		return errors.New("a pod that is cut off hears from the API server, on an old connection")
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").Get(context.Background(), "written-meanwhile", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("a pod that is cut off writes to the API server, on an old connection: %v", err)
+	}
+
 	return cmp.Or(
 		wrap("mend", node.Mend(ip)),
 		wrap("the pod asks the API server again", fromPod(victim, "dial "+api).Run()),
-		hear(events, "during", patience),
+		hear(events, "told-meanwhile", patience),
 	)
 }
 
@@ -176,7 +189,7 @@ func create(client *kubernetes.Clientset, name string) error {
 	return err
 }
 
-// watchConfigMaps says the names of those that are created.
+// watchConfigMaps says the names of those that are created, and creates those whose names come in.
 func watchConfigMaps() error {
 	client, err := newClient()
 	if err != nil {
@@ -187,6 +200,11 @@ func watchConfigMaps() error {
 		return err
 	}
 	fmt.Println("watching")
+	go func() {
+		for names := bufio.NewScanner(os.Stdin); names.Scan(); {
+			_ = create(client, names.Text())
+		}
+	}()
 	for event := range watcher.ResultChan() {
 		if created, ok := event.Object.(*corev1.ConfigMap); ok {
 			fmt.Println(created.Name)

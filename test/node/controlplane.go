@@ -5,14 +5,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 )
 
-// startControlPlane starts etcd, the API server, the controllers and the scheduler.
-func (n *node) startControlPlane(ctx context.Context) error {
+// startAPI starts etcd and the API server, and returns when it answers.
+func (n *node) startAPI(ctx context.Context) error {
 	_, err := n.startKube("etcd", "--data-dir="+work+"/etcd",
 		"--listen-client-urls="+etcdServer, "--advertise-client-urls="+etcdServer,
 		"--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync")
@@ -34,10 +35,13 @@ func (n *node) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := api.await(ctx, "answer", func(ctx context.Context) error { return n.get(ctx, apiServer+"/readyz", nil) }); err != nil {
-		return err
-	}
-	_, err = n.startKube("kube-controller-manager",
+	return api.await(ctx, "answer", func(ctx context.Context) error { return n.get(ctx, apiServer+"/readyz", nil) })
+}
+
+// startControllers starts the controllers and the scheduler, and returns when pods can be created and run. The node must be
+// ready, or it would get taints that are taken away seconds later.
+func (n *node) startControllers(ctx context.Context) error {
+	controllers, err := n.startKube("kube-controller-manager",
 		"--kubeconfig="+kubeconfig("system:kube-controller-manager"), "--leader-elect=false",
 		"--use-service-account-credentials", "--service-account-private-key-file="+pki+"/accounts.key",
 		"--root-ca-file="+pki+"/ca.crt", "--kube-api-qps=200", "--kube-api-burst=400")
@@ -47,7 +51,24 @@ func (n *node) startControlPlane(ctx context.Context) error {
 	_, err = n.startKube("kube-scheduler",
 		"--kubeconfig="+kubeconfig("system:kube-scheduler"), "--leader-elect=false",
 		"--kube-api-qps=200", "--kube-api-burst=400")
-	return err
+	if err != nil {
+		return err
+	}
+	return controllers.await(ctx, "make the cluster usable", func(ctx context.Context) error {
+		const namespace = apiServer + "/api/v1/namespaces/default/"
+		var node nodeObject
+		if err := cmp.Or(
+			n.get(ctx, nodeURL, &node),
+			n.get(ctx, namespace+"serviceaccounts/default", nil),
+			n.get(ctx, namespace+"configmaps/kube-root-ca.crt", nil),
+		); err != nil {
+			return err
+		}
+		if len(node.Spec.Taints) > 0 {
+			return fmt.Errorf("the node has taints: %v", node.Spec.Taints)
+		}
+		return nil
+	})
 }
 
 // get reads from the API server as an administrator. Into may be nil.

@@ -38,9 +38,8 @@ func help(role string) error {
 		if err := inhabit(); err != nil {
 			return err
 		}
-		_, err := io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(endCode)
-		return err
 	case "dial":
 		return dial(argument)
 	case "listen":

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-const nodeObject = apiServer + "/api/v1/nodes/" + nodeName
+const nodeURL = apiServer + "/api/v1/nodes/" + nodeName
 
 type fields = map[string]any
 
@@ -44,52 +44,35 @@ func (n *node) kubeletConfig() fields {
 	}
 }
 
-// startKubelet starts the kubelet, and returns when it has registered the node.
-func (n *node) startKubelet(ctx context.Context) (*component, error) {
+// nodeObject is what of the cluster's Node is looked at.
+type nodeObject struct {
+	Spec   struct{ Taints []struct{ Key string } }
+	Status struct {
+		Conditions []struct{ Type, Status, Message string }
+	}
+}
+
+// startKubelet starts the kubelet, and returns when the node is ready.
+func (n *node) startKubelet(ctx context.Context) error {
 	path, err := config("kubelet.json", n.kubeletConfig())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	kubelet, err := n.startKube("kubelet", "--config="+path,
 		"--kubeconfig="+kubeconfig("system:node:"+nodeName), "--hostname-override="+nodeName, "--node-ip="+nodeAddress)
 	if err != nil {
-		return nil, err
-	}
-	return kubelet, kubelet.await(ctx, "register the node", func(ctx context.Context) error { return n.get(ctx, nodeObject, nil) })
-}
-
-// usable returns when pods can be created and run.
-func (n *node) usable(ctx context.Context, kubelet *component) error {
-	if err := kubelet.await(ctx, "make the node ready", n.ready); err != nil {
 		return err
 	}
-	return kubelet.await(ctx, "get a service account for its pods", func(ctx context.Context) error {
-		const namespace = apiServer + "/api/v1/namespaces/default/"
-		if err := n.get(ctx, namespace+"serviceaccounts/default", nil); err != nil {
+	return kubelet.await(ctx, "make the node ready", func(ctx context.Context) error {
+		var node nodeObject
+		if err := n.get(ctx, nodeURL, &node); err != nil {
 			return err
 		}
-		return n.get(ctx, namespace+"configmaps/kube-root-ca.crt", nil)
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status == "True" {
+				return nil
+			}
+		}
+		return fmt.Errorf("the node's conditions: %v", node.Status.Conditions)
 	})
-}
-
-// ready is an error until pods can be scheduled to the node.
-func (n *node) ready(ctx context.Context) error {
-	var object struct {
-		Spec   struct{ Taints []struct{ Key string } }
-		Status struct {
-			Conditions []struct{ Type, Status, Message string }
-		}
-	}
-	if err := n.get(ctx, nodeObject, &object); err != nil {
-		return err
-	}
-	if len(object.Spec.Taints) > 0 {
-		return fmt.Errorf("the node has taints: %v", object.Spec.Taints)
-	}
-	for _, condition := range object.Status.Conditions {
-		if condition.Type == "Ready" && condition.Status == "True" {
-			return nil
-		}
-	}
-	return fmt.Errorf("the node's conditions: %v", object.Status.Conditions)
 }

@@ -27,9 +27,12 @@ func TestNothingIsLeft(t *testing.T) {
 	}{
 		{"the command ends", func(c *cluster) { _ = c.stdin.Close() }, endCode, true},
 		{"SIGTERM", func(c *cluster) { c.signal(syscall.SIGTERM) }, 128 + int(syscall.SIGTERM), true},
-		{"SIGKILL", func(c *cluster) { c.signal(syscall.SIGKILL) }, 128 + int(syscall.SIGKILL), false},
+		{"SIGKILL", func(c *cluster) {
+			c.signalWatchdog(syscall.SIGTERM) // in vain
+			c.signal(syscall.SIGKILL)
+		}, 128 + int(syscall.SIGKILL), false},
 		{"SIGKILL of the watchdog", func(c *cluster) {
-			c.killWatchdog()
+			c.signalWatchdog(syscall.SIGKILL)
 			c.signal(syscall.SIGTERM)
 		}, 128 + int(syscall.SIGTERM), true},
 	} {
@@ -54,7 +57,7 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Errorf("in %s are no logs", logs)
 				}
 			}
-			c.checkNothingIsLeft(its, before)
+			checkNothingIsLeft(t, c.dir, its, before)
 		})
 	}
 }
@@ -68,7 +71,7 @@ func TestNothingIsLeftOfHalfANode(t *testing.T) {
 	its := c.awaitNode()
 	c.signal(syscall.SIGKILL)
 	c.end()
-	c.checkNothingIsLeft(its, before)
+	checkNothingIsLeft(t, c.dir, its, before)
 }
 
 // What neither the supervisor nor the watchdog could remove, the next node does.
@@ -76,7 +79,7 @@ func TestTheNextNodeSweeps(t *testing.T) {
 	before := takeSnapshot(t)
 	c := start(t, "live")
 	its := c.awaitNode()
-	c.killWatchdog()
+	c.signalWatchdog(syscall.SIGKILL)
 	c.signal(syscall.SIGKILL)
 	c.end()
 	if left := takeSnapshot(t).difference(before, its.cgroup); len(left) == 0 {
@@ -85,7 +88,7 @@ func TestTheNextNodeSweeps(t *testing.T) {
 	if out, err := exec.Command(program, "down", "-dir", c.dir).CombinedOutput(); err != nil {
 		t.Fatalf("down: %v: %s", err, out)
 	}
-	c.checkNothingIsLeft(its, before)
+	checkNothingIsLeft(t, c.dir, its, before)
 }
 
 // A node that cannot come up says which component is at fault.
@@ -99,6 +102,9 @@ func TestFailureIsTold(t *testing.T) {
 		if !strings.Contains(c.said.String(), part) {
 			t.Errorf("%q is not in what it said:\n%s", part, &c.said)
 		}
+	}
+	if strings.Contains(c.said.String(), "the pod runs") {
+		t.Error("the command was run")
 	}
 }
 
@@ -131,8 +137,8 @@ func (c *cluster) signal(s syscall.Signal) {
 }
 
 // checkNothingIsLeft checks that the host is as before.
-func (c *cluster) checkNothingIsLeft(its belongings, before snapshot) {
-	c.t.Helper()
+func checkNothingIsLeft(t *testing.T, dir string, its belongings, before snapshot) {
+	t.Helper()
 	err := within(patience, func() error { // the host's init may still have to reap
 		if left := its.processes(); len(left) > 0 {
 			return fmt.Errorf("processes are left: %v", left)
@@ -140,25 +146,22 @@ func (c *cluster) checkNothingIsLeft(its belongings, before snapshot) {
 		return nil
 	})
 	if err != nil {
-		c.t.Error(err)
+		t.Error(err)
 	}
-	if left := takeSnapshot(c.t).difference(before, its.cgroup); len(left) > 0 {
-		c.t.Errorf("the host is not as before:\n%s", strings.Join(left, "\n"))
+	if left := takeSnapshot(t).difference(before, its.cgroup); len(left) > 0 {
+		t.Errorf("the host is not as before:\n%s", strings.Join(left, "\n"))
 	}
-	if kept := tree(c.dir, 1); len(kept) > 0 {
-		c.t.Errorf("in its folder are left: %v", kept)
+	if kept := tree(dir, 1); len(kept) > 0 {
+		t.Errorf("in its folder are left: %v", kept)
 	}
 }
 
 // awaitNode waits until the node has an init.
 func (c *cluster) awaitNode() (its belongings) {
 	c.t.Helper()
-	err := within(patience, func() error {
-		process := "/proc/" + c.child("init")
-		net, errNet := os.Readlink(process + "/ns/net")
-		pid, errPid := os.Readlink(process + "/ns/pid")
-		its = belongings{net, pid, cgroupPrefix + strconv.Itoa(c.cmd.Process.Pid)}
-		return errors.Join(errNet, errPid)
+	err := within(patience, func() (err error) {
+		its, err = belongingsOf(c.cmd.Process.Pid)
+		return err
 	})
 	if err != nil {
 		c.t.Fatalf("there is no node: %v; it said: %s", err, &c.said)
@@ -166,26 +169,43 @@ func (c *cluster) awaitNode() (its belongings) {
 	return its
 }
 
-func (c *cluster) killWatchdog() {
+// belongingsOf returns those of a supervisor's node.
+func belongingsOf(supervisor int) (belongings, error) {
+	process := "/proc/" + child(supervisor, "init")
+	net, errNet := keepNamespace(process + "/ns/net")
+	pid, errPid := keepNamespace(process + "/ns/pid")
+	return belongings{net, pid, cgroupPrefix + strconv.Itoa(supervisor)}, errors.Join(errNet, errPid)
+}
+
+// keepNamespace returns a namespace's name, and sees to it that no other namespace gets that name.
+func keepNamespace(path string) (name string, err error) {
+	var fd int
+	if fd, err = syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err != nil {
+		return "", err
+	}
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)) // fd stays open
+}
+
+func (c *cluster) signalWatchdog(s syscall.Signal) {
 	c.t.Helper()
-	pid, err := strconv.Atoi(c.child("watch"))
+	pid, err := strconv.Atoi(child(c.cmd.Process.Pid, "watch"))
 	if err == nil {
-		err = syscall.Kill(pid, syscall.SIGKILL)
+		err = syscall.Kill(pid, s)
 	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// child returns the pid of the supervisor's child that runs with a verb, "" where there is none.
-func (c *cluster) child(verb string) string {
+// child returns the pid of a supervisor's child that runs with a verb, "" where there is none.
+func child(supervisor int, verb string) string {
 	children, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range children {
 		line, _ := os.ReadFile(path)
 		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[1] == strconv.Itoa(c.cmd.Process.Pid) && strings.HasPrefix(string(line), "/proc/self/exe\x00"+verb+"\x00") {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(supervisor) && strings.HasPrefix(string(line), "/proc/self/exe\x00"+verb+"\x00") {
 			return filepath.Base(filepath.Dir(path))
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 const usage = `node: a real Kubernetes cluster of one node, for tests
@@ -100,11 +101,12 @@ func dispatch(args []string) (int, error) {
 
 // options is what the caller chooses.
 type options struct {
-	Root    string   // folder for the nodes' folders
-	Logs    string   // folder that gets the components' logs after a failure
-	Assets  string   // folder with the Kubernetes binaries
-	Images  []string // OCI tars to import
-	Sandbox string   // image of the pods' pause container
+	Root    string        // folder for the nodes' folders
+	Logs    string        // folder that gets the components' logs after a failure
+	Assets  string        // folder with the Kubernetes binaries
+	Images  []string      // OCI tars to import
+	Sandbox string        // image of the pods' pause container
+	Timeout time.Duration // for coming up
 }
 
 // parse returns nil options where help was asked for.
@@ -116,6 +118,7 @@ func parse(args []string) (*options, []string, error) {
 	flags.StringVar(&o.Root, "dir", "", "folder for what the node keeps on disk (default the repository's .cache/node)")
 	flags.StringVar(&o.Logs, "logs", "", "folder that gets the components' logs after a failure (default logs in that of -dir)")
 	flags.StringVar(&o.Sandbox, "sandbox", "docker.io/library/e2e-app:latest", "image that holds a pod's namespaces; it must wait for a signal when run without arguments")
+	flags.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long the cluster may take to come up")
 	if err := flags.Parse(args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			return nil, nil, err

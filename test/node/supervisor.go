@@ -42,7 +42,8 @@ func run(o options, command []string) (int, error) {
 	return supervise(o, f, func(node int) *exec.Cmd {
 		c := exec.Command(command[0], command[1:]...)
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-		c.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig(), control.Environment+"="+strconv.Itoa(node))
+		c.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig(), control.Environment+"="+strconv.Itoa(node),
+			"NO_PROXY=*", "no_proxy=*") // no proxy is within reach
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return c
 	})
