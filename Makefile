@@ -59,6 +59,19 @@ e2e-images: # bin/elector-sidecar.tar and bin/e2e-app.tar, tagged latest
 	cd test && CGO_ENABLED=0 go build -trimpath -o ../bin/e2e-app ./e2e/app
 	go run ./internal/image -name e2e-app:latest -binary bin/e2e-app -entrypoint /e2e-app -port 0 -o bin/e2e-app.tar
 
+e2e_cases = ../../bin/e2e.test -test.v -test.timeout 20m -test.parallel 6 $(if $(RUN),-test.run '$(RUN)')
+export E2E_REPORT := $(if $(E2E_REPORT),$(abspath $(E2E_REPORT)))
+
+.PHONY: e2e
+e2e: $(if $(filter 1,$(E2E_EXISTING)),,node e2e-images) ## run the end-to-end cases on a real one-node cluster (root, Linux), or with E2E_EXISTING=1 on the kubeconfig's (RUN=regexp: some of them)
+	cd test && CGO_ENABLED=0 go test -c -tags e2e -o ../bin/e2e.test ./e2e
+ifeq ($(E2E_EXISTING),1)
+	cd test/e2e && $(e2e_cases)
+else
+	@assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && cd test/e2e && KUBEBUILDER_ASSETS="$$assets" \
+		../../bin/node run -images ../../bin/elector-sidecar.tar,../../bin/e2e-app.tar -- $(e2e_cases)
+endif
+
 .PHONY: e2e-up
 e2e-up: node e2e-images ## bring up a real one-node cluster to work with by hand (root, Linux), and say how to use it
 	@assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && \
@@ -67,6 +80,10 @@ e2e-up: node e2e-images ## bring up a real one-node cluster to work with by hand
 .PHONY: e2e-down
 e2e-down: node ## take that cluster down
 	@bin/node down
+
+.PHONY: test-node
+test-node: node ## test that a one-node cluster leaves nothing behind, however it ends (root, Linux)
+	assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && cd test && KUBEBUILDER_ASSETS="$$assets" go test -tags e2e -count 1 ./node
 
 .PHONY: bench
 bench: bench-failover ## everything that is measured
