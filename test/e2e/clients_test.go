@@ -24,18 +24,19 @@ func judge(s *stage.Stage, name string, client *stage.Client) journal.Requests {
 	s.T.Helper()
 	requests := client.Requests()
 	s.T.Logf("by %s: %v, longest without an answer %s", name, requests.Count(), seconds(requests.Silence()))
-	for _, violation := range slices.Concat(requests.Violations(), requests.Late(s.Journal().Entries)) {
-		s.T.Errorf("by %s: %s", name, violation)
-	}
+	found := slices.Concat(requests.Violations(), requests.Late(s.Journal().Entries))
 	for _, r := range requests {
 		if r.Outcome == journal.Wrong {
-			s.T.Errorf("by %s: %s", name, r.Error)
+			found = append(found, r.Error)
 		}
 	}
 	for _, r := range requests.Needless() {
 		if took := r.Answered - r.Sent; took > soon {
-			s.T.Errorf("by %s: %s after %s, while there was a leader: %s", name, r.Outcome, took, r.Error)
+			found = append(found, fmt.Sprintf("%s after %s, while there was a leader: %s", r.Outcome, took, r.Error))
 		}
+	}
+	if len(found) > 0 {
+		s.T.Errorf("by %s %d requests went wrong, the first of them: %q", name, len(found), found[:min(len(found), 5)])
 	}
 	return requests
 }
