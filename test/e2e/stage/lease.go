@@ -142,6 +142,13 @@ func (s *Stage) TermOf(token int64) (before *Record, began Record) {
 	return before, began
 }
 
+// Renewal waits for the next change of the Lease.
+func (s *Stage) Renewal() {
+	s.T.Helper()
+	before := len(s.Records())
+	s.Await("the Lease is renewed", func() bool { return len(s.Records()) > before })
+}
+
 // RewriteLease makes somebody who never renews the holder, for one lease duration.
 func (s *Stage) RewriteLease(holder string) {
 	s.T.Helper()
