@@ -84,18 +84,41 @@ func (s *Signs) Run(ctx context.Context, election Election) {
 	posts.Wait()
 }
 
-// Withdraw lowers the signs that are raised, all at once, and returns when they are lowered or could not be, or ctx ends.
+// withdrawRetry is the pause after a try to lower a sign that failed, while a release waits for it.
+const withdrawRetry = 100 * time.Millisecond
+
+// Withdraw lowers the signs that are raised, all at once, and returns when they are lowered or may not be, or ctx ends.
 func (s *Signs) Withdraw(ctx context.Context) {
 	var posts sync.WaitGroup
 	for _, p := range s.posts {
 		posts.Go(func() {
-			if p.take(ctx) {
-				defer p.leave()
-				p.report(ctx, p.lower(ctx))
+			if !p.take(ctx) {
+				return
 			}
+			defer p.leave()
+			err := p.lower(ctx)
+			for mayPass(err) && pause(ctx, withdrawRetry) {
+				err = p.lower(ctx)
+			}
+			p.report(ctx, err)
 		})
 	}
 	posts.Wait()
+}
+
+// mayPass tells whether another try may succeed soon.
+func mayPass(err error) bool {
+	return err != nil && (!refused(err) || apierrors.IsTooManyRequests(err))
+}
+
+// pause waits; false where ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Troubles are what is wrong with each sign, nil where nothing is, by its name.

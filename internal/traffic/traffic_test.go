@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/elector-sidecar/elector-sidecar/pkg/elector"
@@ -182,7 +183,7 @@ func TestSignAtTheStart(t *testing.T) {
 		with(t, nothing, func(s *stage) {
 			time.Sleep(retry - 1)
 			s.did()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			s.did("lower 0")
 		})
 	})
@@ -255,6 +256,31 @@ func TestWithdraw(t *testing.T) {
 		s.is(0, "")
 		s.did() // again
 	})
+}
+
+// A failure that may pass is tried again while there is time, and one that will not is not.
+func TestWithdrawIsTriedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"an outage":  {errors.New("connection refused"), []string{"lower 5", "lower 5", "lower 5"}},
+		"500":        {apierrors.NewInternalError(errors.New("broken")), []string{"lower 5", "lower 5", "lower 5"}},
+		"429":        {apierrors.NewTooManyRequests("busy", 1), []string{"lower 5", "lower 5", "lower 5"}},
+		"forbidden":  {apierrors.NewForbidden(pods.GroupResource(), "web-0", nil), []string{"lower 5"}},
+		"impossible": {apierrors.NewBadRequest("no"), []string{"lower 5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with(t, func(s *stage) { s.is(5, "self") }, func(s *stage) {
+				s.did("raise 5")
+				s.set(test.err, 0)
+				ctx, cancel := context.WithTimeout(s.ctx, 5*withdrawRetry/2)
+				defer cancel()
+				s.signs.Withdraw(ctx)
+				s.did(test.want...)
+			})
+		})
+	}
 }
 
 // Withdraw ends with its context, whatever hangs: its own request, or one of the sign that it waits for.

@@ -81,8 +81,8 @@ func TestReadinessGate(t *testing.T) {
 			lowering := network.Hold(podWrites)
 			part(web)
 			lowering.Came()
-			s.pass(200 * time.Millisecond) // in which the lease could be released
-			if lease := s.lease.Get(); cluster.Holder(lease) == "" {
+			s.pass(window)
+			if lease := s.lease.Get(); cluster.Holder(lease) != m.identity() {
 				t.Error("the lease is released while its holder's condition is true")
 			}
 			lowering.End()

@@ -15,7 +15,6 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/internal/traffic"
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
 	"github.com/elector-sidecar/elector-sidecar/test/proxy"
-	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
 )
 
 // once matches the first request that another rule matches.
@@ -31,13 +30,13 @@ func once(match proxy.Match) proxy.Match {
 // usurped lets a leader believe that it leads while the next one does already: somebody has emptied its Lease, and it does not
 // hear of it. It is about to look after its sign again, and has sent the first request that matches, which is let through only
 // when the next leader is shown.
-func (s *scenario) usurped(m, n member, first proxy.Match, isShown func(member)) (web *sidecar.Sidecar, began, next process.Leader) {
+func (s *scenario) usurped(m, n member, first proxy.Match, isShown func(member)) (began, next process.Leader) {
 	s.Helper()
 	direct := s.config
 	network := s.proxied()
 	deaf := network.Hold(func(r proxy.Request) bool { return r.Watch })
 	s.Cleanup(func() { deaf.End() })
-	web = s.start(m)
+	web := s.start(m)
 	began = web.Leads()
 	isShown(m)
 	s.config = direct
@@ -56,7 +55,7 @@ func (s *scenario) usurped(m, n member, first proxy.Match, isShown func(member))
 	}
 	checking.End()
 	web.AwaitGets("/healthz?verbose", 200, "a later leader is shown")
-	return web, began, next
+	return began, next
 }
 
 // unhurried is slow enough for a story between two renewals, and for a check within a few seconds.
@@ -70,7 +69,7 @@ func TestLeaderThatDoesNotKnowYet(t *testing.T) {
 		s.aService()
 		history := s.sliceHistory()
 		m, n := s.member(0), s.member(1)
-		_, began, next := s.usurped(m, n, proxy.To(http.MethodGet, "/services/"), func(m member) { s.leadsTo(m) })
+		began, next := s.usurped(m, n, proxy.To(http.MethodGet, "/services/"), func(m member) { s.leadsTo(m) })
 		s.story(history.untilNow(), chapter{m.address, began.FencingToken, next.FencingToken}, chapter{n.address, next.FencingToken, 0})
 	})
 	t.Run("label", func(t *testing.T) {

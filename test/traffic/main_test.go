@@ -79,6 +79,10 @@ type timing struct{ duration, deadline, retry time.Duration }
 var (
 	// brisk is for what happens when a lease expires.
 	brisk = timing{2 * time.Second, 1400 * time.Millisecond, 300 * time.Millisecond}
+	// steady is for what happens at the next check, on a machine that may be busy.
+	steady = timing{3 * time.Second, 2400 * time.Millisecond, 300 * time.Millisecond}
+	// lasting is for what happens at the next retry, and must not wait for a check or an expiry.
+	lasting = timing{calm.duration, calm.deadline, brisk.retry}
 	// calm is for what must not wait for a renewal, a retry, a check or an expiry: none comes within the test.
 	calm = timing{120 * time.Second, 90 * time.Second, 60 * time.Second}
 )
@@ -122,6 +126,9 @@ func (s *scenario) member(n int) member {
 	return member{name: fmt.Sprintf("%s-%d", s.lease.Name, n), uid: fmt.Sprintf("uid-%d", n),
 		address: fmt.Sprintf("10.1.0.%d", n+1), node: fmt.Sprintf("node-%d", n)}
 }
+
+// identity is what the pod writes as the holder.
+func (m member) identity() string { return m.name + "_" + m.uid }
 
 // start starts the sidecar of a pod; what is given of the environment overrides.
 func (s *scenario) start(m member, env ...string) *sidecar.Sidecar {

@@ -38,7 +38,7 @@ func TestEndpointSliceIsMended(t *testing.T) {
 		}),
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := begin(t, brisk)
+			s := begin(t, steady)
 			s.aService()
 			web := s.start(s.member(0))
 			leader := web.Leads()
@@ -51,7 +51,7 @@ func TestEndpointSliceIsMended(t *testing.T) {
 					*slice.Endpoints[0].Conditions.Ready && maps.Equal(slice.Labels, right.Labels) &&
 					maps.Equal(slice.Annotations, right.Annotations) && len(slice.OwnerReferences) == 1
 			})
-			s.within(brisk.duration+soon/2, time.Since(tampered), "mending")
+			s.within(steady.duration+soon/2, time.Since(tampered), "mending")
 			if now := web.Leader(); now.FencingToken != leader.FencingToken {
 				t.Errorf("another term has begun: %+v", now)
 			}
@@ -61,7 +61,7 @@ func TestEndpointSliceIsMended(t *testing.T) {
 
 // Labels and annotations of others stay.
 func TestEndpointSliceKeepsWhatIsNotOurs(t *testing.T) {
-	s := begin(t, brisk)
+	s := begin(t, steady)
 	s.aService()
 	web := s.start(s.member(0))
 	web.Leads()
@@ -80,7 +80,7 @@ func TestEndpointSliceKeepsWhatIsNotOurs(t *testing.T) {
 // A Service that is deleted and created again is another: the EndpointSlice has to belong to the new one, or it would be
 // collected with the old.
 func TestServiceIsCreatedAgain(t *testing.T) {
-	s := begin(t, brisk)
+	s := begin(t, steady)
 	before := s.aService()
 	web := s.start(s.member(0))
 	web.Leads()

@@ -104,7 +104,7 @@ func TestServiceThatCannotFollow(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := begin(t, brisk)
+			s := begin(t, lasting)
 			test.service(s)
 			before := s.slice()
 			web := s.start(s.member(0))
@@ -124,7 +124,7 @@ func TestServiceThatCannotFollow(t *testing.T) {
 
 // Who cannot be shown at least takes out the leader before it, which has lost.
 func TestFormerLeaderIsTakenOut(t *testing.T) {
-	s := begin(t, brisk)
+	s := begin(t, steady)
 	s.serviceOf(corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}}})
 	web := s.start(s.createPod(0, func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
@@ -141,7 +141,7 @@ func TestFormerLeaderIsTakenOut(t *testing.T) {
 
 // A sidecar that is killed, and whose pod does not lead after its restart, does not stay the one that is led to.
 func TestRestartedPodTakesItselfOut(t *testing.T) {
-	s := begin(t, timing{calm.duration, calm.deadline, brisk.retry})
+	s := begin(t, lasting)
 	s.aService()
 	a := s.healthyApp()
 	web := s.start(s.member(0), a.env...)
@@ -197,7 +197,7 @@ func TestServiceWithoutPermission(t *testing.T) {
 		"pods get":              {named: true, denied: `cannot get resource "pods"`},
 	} {
 		t.Run(missing, func(t *testing.T) {
-			s := begin(t, brisk)
+			s := begin(t, lasting)
 			service := s.serviceOf(corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: port[test.named]}}})
 			m := s.createPod(0, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
@@ -243,7 +243,7 @@ func TestServiceWithoutPermission(t *testing.T) {
 
 // The Roles of the log are as narrow as they can be.
 func TestRolesOfTheLog(t *testing.T) {
-	s := begin(t, brisk)
+	s := begin(t, lasting)
 	s.aService()
 	const key, gate = "example.com/role", "example.com/leads"
 	s.env = append(s.env, "ELECTOR_POD_LABEL="+key, "ELECTOR_READINESS_GATE="+gate)

@@ -16,12 +16,9 @@ import (
 // signRequests are those that are about no Lease.
 func signRequests(r proxy.Request) bool { return !proxy.To("", "/leases")(r) }
 
-// resting is fast enough for several retries, renewals and checks in a test.
-var resting = timing{brisk.duration, brisk.deadline, brisk.retry / 3}
-
 // A follower at rest sends nothing because of the signs, and a leader looks after them once in a lease duration.
 func TestRequestsAtRest(t *testing.T) {
-	s := begin(t, resting)
+	s := begin(t, steady)
 	s.aService()
 	s.env = append(s.env, "ELECTOR_POD_LABEL="+roleKey, "ELECTOR_READINESS_GATE="+gate)
 	m, n := s.createPod(0, nil), s.createPod(1, nil)
@@ -41,8 +38,8 @@ func TestRequestsAtRest(t *testing.T) {
 
 	ofFollower.Forget()
 	ofLeader.Forget()
-	const checks = 3
-	s.pass(checks * resting.duration)
+	const checks = 2
+	s.pass(checks * steady.duration)
 	if sent := ofFollower.Seen(signRequests); len(sent) > 0 {
 		t.Errorf("a follower at rest sends %v", sent)
 	}
@@ -79,7 +76,7 @@ func TestRequestsOfWhoWasNeverShown(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, resting)
+			s := begin(t, steady)
 			s.aService()
 			ready(s)
 			network := s.proxied()
@@ -90,7 +87,7 @@ func TestRequestsOfWhoWasNeverShown(t *testing.T) {
 			web.AwaitGets("/leader", 200, `"state":"following"`)
 			web.AwaitGets("/healthz?verbose", 200, "[+]service/"+s.service)
 			network.Forget()
-			s.pass(10 * resting.retry)
+			s.pass(5 * steady.retry)
 			if sent := network.Seen(signRequests); len(sent) > 0 {
 				t.Errorf("as a follower it sends %v", sent)
 			}

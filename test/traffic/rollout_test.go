@@ -259,7 +259,7 @@ func TestRolloutWithoutPermission(t *testing.T) {
 		"all but Events": {[]rbacv1.PolicyRule{pods, sets, deployments}, "/events", true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := begin(t, brisk)
+			s := begin(t, lasting)
 			m := s.createPod(0, func(pod *corev1.Pod) {
 				httpGet(pod)
 				pod.OwnerReferences = s.deployment(1, nil)
