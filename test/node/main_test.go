@@ -76,23 +76,25 @@ type cluster struct {
 	said   bytes.Buffer
 }
 
-// start runs a node with a helper in a role as its command, or with another command.
-func start(t *testing.T, role string, command ...string) *cluster {
+// start runs a node with a helper in a role as its command.
+func start(t *testing.T, role string) *cluster {
 	t.Helper()
-	if len(command) == 0 {
-		own, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		command = []string{own}
+	return startIn(t, t.TempDir(), role)
+}
+
+func startIn(t *testing.T, dir, role string) *cluster {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
 	output, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer write.Close()
-	c := &cluster{t: t, dir: t.TempDir(), output: output}
-	c.cmd = exec.Command(program, append([]string{"run", "-dir", c.dir, "-images", image, "--"}, command...)...)
+	c := &cluster{t: t, dir: dir, output: output}
+	c.cmd = exec.Command(program, "run", "-dir", dir, "-images", image, "--", own)
 	c.cmd.Env = append(os.Environ(), asHelper+"="+role)
 	c.cmd.Stdout, c.cmd.Stderr = write, write
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
