@@ -135,13 +135,14 @@ func powerCut(s *stage.Stage, row *stage.Row) {
 // rewritten makes an intruder the holder, right after a renewal. The old leader stops as it sees that, not as its next renewal
 // fails: else the time until the intruder's lease has expired would not all be idle.
 func rewritten(s *stage.Stage, row *stage.Row) {
+	var intruder stage.Record
 	x := s.Lose(func(journal.Reign) {
 		s.Renewal()
-		s.RewriteLease("intruder")
+		intruder = s.RewriteLease("intruder")
 	})
 	row.Fill(s.T, x, s.Timings.Expiry(), "lease duration + retry period")
-	if x.Before == nil || x.Before.Holder() != "intruder" {
-		s.T.Errorf("the new term began on %v, want the intruder's record", x.Before)
+	if x.Before == nil || x.Before.Version() != intruder.Version() {
+		s.T.Errorf("the new term began on %v, want the intruder's record, %s", x.Before, intruder)
 	}
 	if least := s.Timings.Lease - s.Timings.Retry/2; x.Idle() < least {
 		s.T.Errorf("nobody was at work for %s, want at least %s: the old leader has worked on", x.Idle(), least)

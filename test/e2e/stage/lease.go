@@ -149,10 +149,11 @@ func (s *Stage) Renewal() {
 	s.Await("the Lease is renewed", func() bool { return len(s.Records()) > before })
 }
 
-// RewriteLease makes somebody who never renews the holder, for one lease duration.
-func (s *Stage) RewriteLease(holder string) {
+// RewriteLease makes somebody who never renews the holder, for one lease duration, and returns what it has written.
+func (s *Stage) RewriteLease(holder string) Record {
 	s.T.Helper()
 	leases := s.CoordinationV1().Leases(s.Namespace)
+	var written *coordinationv1.Lease
 	s.AwaitNil("the Lease can be rewritten", func() error {
 		lease, err := leases.Get(s.T.Context(), LeaseName, metav1.GetOptions{})
 		if err != nil {
@@ -161,7 +162,8 @@ func (s *Stage) RewriteLease(holder string) {
 		now := metav1.NowMicro()
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, new(int32(s.Timings.Lease/time.Second))
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-		_, err = leases.Update(s.T.Context(), lease, metav1.UpdateOptions{})
+		written, err = leases.Update(s.T.Context(), lease, metav1.UpdateOptions{})
 		return err
 	})
+	return Record{Seen: time.Now(), Lease: written}
 }
