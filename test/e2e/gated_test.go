@@ -54,12 +54,23 @@ func app(workload runtime.Object) *corev1.Container {
 	panic(fmt.Sprintf("%T is no workload", workload))
 }
 
-// resigning is a workload whose app, when it is told to stop, has its sidecar hand over first. So a handover timeout, which lets
-// an app finish when it is another that makes the leader resign, is not waited out for an app that has ended.
+// resign is the setting of an app that, when it is told to stop, has its sidecar hand over first.
+const resign = "APP_RESIGN"
+
+// resigning is a workload with such an app.
 func resigning(workload runtime.Object) runtime.Object {
 	c := app(workload)
-	c.Env = append(c.Env, corev1.EnvVar{Name: "APP_RESIGN", Value: "1"})
+	c.Env = append(c.Env, corev1.EnvVar{Name: resign, Value: "1"})
 	return workload
+}
+
+// handoverTimeout is what the sidecar of a workload needs for its app to finish before the lease is released, where the app lives
+// on. It is waited out for an app that has ended: so only for one that resigns first.
+func handoverTimeout(workload runtime.Object) map[string]string {
+	if !slices.ContainsFunc(app(workload).Env, func(e corev1.EnvVar) bool { return e.Name == resign }) {
+		return nil
+	}
+	return map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()}
 }
 
 // settled waits until so many pods run and no others are there, of which only the leader is ready.

@@ -88,7 +88,7 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 			}
 			setup := gatedSetup(c.by, c.workload)
 			if c.resigns {
-				setup.Sidecar = map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()} // its app has to finish
+				setup.Sidecar = handoverTimeout(resigning(c.workload))
 			}
 			s := stage.New(t, setup)
 			settled(s, c.pods)

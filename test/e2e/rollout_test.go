@@ -57,6 +57,7 @@ func TestRollingUpdate(t *testing.T) {
 		{"Deployment of 1, Recreate", 1, deployment(1, "Recreate")},
 		{"Deployment of 3, maxSurge 25%, maxUnavailable 25% (default)", 3, deployment(3, "")},
 		{"Deployment of 3, maxSurge 0, maxUnavailable 1", 3, deployment(3, "0/1")},
+		{"Deployment of 3, maxSurge 0, maxUnavailable 1, the app resigns first", 3, resigning(deployment(3, "0/1"))},
 		{"StatefulSet of 1", 1, statefulSet(1, "")},
 		{"StatefulSet of 3", 3, statefulSet(3, "")},
 	} {
@@ -65,6 +66,7 @@ func TestRollingUpdate(t *testing.T) {
 			row := stage.NewRow(t, "rolling update: "+c.name, stage.Native, stage.Short)
 			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short,
 				Components: []string{"leader-service", "pod-label"}, Names: map[string]string{"serviceName": "web-leader", "podLabel": leaderLabel},
+				Sidecar: handoverTimeout(c.workload),
 				Objects: []runtime.Object{c.workload, stage.Service("web-leader", nil), stage.Service("web-label", map[string]string{leaderLabel: "leader"})}})
 			path := s.WatchEndpoints("web-leader")
 			leader := s.Settle()

@@ -43,8 +43,8 @@ func TestScale(t *testing.T) {
 			row := stage.NewRow(t, "scale 3, 1, 3: "+c.name, stage.Native, stage.Short)
 			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short,
 				Components: []string{"leader-service"}, Names: map[string]string{"serviceName": "web-leader"},
-				Sidecar: map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()},
-				Objects: []runtime.Object{resigning(c.workload), stage.Service("web-leader", nil)}})
+				Sidecar: handoverTimeout(resigning(c.workload)),
+				Objects: []runtime.Object{c.workload, stage.Service("web-leader", nil)}})
 			path := s.WatchEndpoints("web-leader")
 			leader, client := s.Settle(), s.NewClient(s.URL("web-leader"))
 			if _, ok := c.workload.(*appsv1.StatefulSet); ok {
@@ -110,7 +110,7 @@ func TestCaseH1Scale(t *testing.T) {
 		row := stage.NewRow(t, "H1: scale 3, 1: StatefulSet, Parallel, led by its last pod, ready by "+string(byGate), stage.Native, stage.Short)
 		w := statefulSet(3, appsv1.ParallelPodManagement)
 		setup := gatedSetup(byGate, resigning(w))
-		setup.Sidecar = map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()}
+		setup.Sidecar = handoverTimeout(w)
 		s := stage.New(t, setup)
 		settled(s, 3)
 		lead(s, "web-2")
@@ -125,7 +125,7 @@ func TestCaseH1Scale(t *testing.T) {
 		row := stage.NewRow(t, "H1: scale 2, 1: StatefulSet, led by its second pod, ready by "+string(byGate), stage.Native, stage.Short)
 		w := statefulSet(2, "")
 		setup := gatedSetup(byGate, resigning(w))
-		setup.Sidecar = map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()}
+		setup.Sidecar = handoverTimeout(w)
 		s := stage.New(t, setup)
 		settled(s, 2)
 		lead(s, "web-1")

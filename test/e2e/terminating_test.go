@@ -160,9 +160,10 @@ func TestCaseH4LeaderDrains(t *testing.T) {
 	s.deleteLeader()
 	s.released()
 	byReadiness, byLeader := s.succeed()
+	drains := s.drains()
 	served := func(requests journal.Requests) (n int) {
 		for _, r := range requests {
-			if r.Token == s.old.First.Token && r.Outcome == journal.OK && r.Sent > s.drains() {
+			if r.Token == s.old.First.Token && r.Outcome == journal.OK && r.Sent > drains {
 				n++
 			}
 		}
@@ -175,13 +176,14 @@ func TestCaseH4LeaderDrains(t *testing.T) {
 	row.Note(fmt.Sprintf("as it drains the leader answers %d requests by its readiness, %d by ELECTOR_SERVICE", a, b))
 }
 
-// drains is when the old leader began to drain, by its first write then.
+// drains is when the old leader's first write of its drain arrived.
 func (s *terminating) drains() time.Duration {
 	s.T.Helper()
-	for _, r := range journal.Reigns(s.Journal().Entries) {
-		if r.Same(s.old.First) {
-			return r.Drains
+	for _, e := range s.Journal().Entries {
+		if e.Draining && s.old.Same(e) {
+			return e.Arrived
 		}
 	}
+	s.T.Fatal("the old leader has written nothing while it drained")
 	return 0
 }
