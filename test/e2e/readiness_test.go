@@ -60,6 +60,9 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 	const (
 		stuck    = "the old leader stays"
 		replaced = "all pods are replaced, but it never counts as complete"
+
+		deletion    = "is deleted"
+		resignation = "resigns"
 	)
 	for _, c := range []struct {
 		name     string
@@ -68,17 +71,17 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 		pods     int    // that are there before the update
 		after    string // the pods that it ends with
 		verdict  string
-		resigns  bool // then the leader resigns, and the update completes
+		wayOut   string // what is done to the leader then, so that the update completes; nothing where empty
 	}{
-		{"Deployment of 1, maxSurge 25%, maxUnavailable 25% (default)", byProbe, deployment(1, ""), 1, "new; old, leads, ready", stuck, true},
-		{"Deployment of 1, maxSurge 25%, maxUnavailable 25% (default)", byGate, deployment(1, ""), 1, "new; old, leads, ready", stuck, true},
-		{"Deployment of 2, maxSurge 1, maxUnavailable 1", byGate, deployment(2, "1/1"), 2, "2 × new; old, leads, ready", stuck, false},
-		{"Deployment of 3, maxSurge 25%, maxUnavailable 25% (default)", byGate, deployment(3, ""), 3, "2 × old; new; old, leads, ready", stuck, false},
-		{"Deployment of 3, maxSurge 0, maxUnavailable 100%", byGate, deployment(3, "0/100%"), 3, "2 × new; new, leads, ready", replaced, false},
-		{"Deployment of 3, Recreate", byGate, deployment(3, "Recreate"), 3, "2 × new; new, leads, ready", replaced, false},
-		{"StatefulSet of 3", byGate, statefulSet(3, ""), 2, "old; old, leads, ready", "the third pod is never created, and none is updated", false},
-		{"StatefulSet of 3, Parallel", byGate, statefulSet(3, appsv1.ParallelPodManagement), 3, "2 × new; old, leads, ready", stuck, false},
-		{"StatefulSet of 3, Parallel, maxUnavailable 3", byGate, atOnce, 3, "2 × new; new, leads, ready", replaced, false},
+		{"Deployment of 1, maxSurge 25%, maxUnavailable 25% (default)", byProbe, deployment(1, ""), 1, "new; old, leads, ready", stuck, deletion},
+		{"Deployment of 1, maxSurge 25%, maxUnavailable 25% (default)", byGate, deployment(1, ""), 1, "new; old, leads, ready", stuck, resignation},
+		{"Deployment of 2, maxSurge 1, maxUnavailable 1", byGate, deployment(2, "1/1"), 2, "2 × new; old, leads, ready", stuck, ""},
+		{"Deployment of 3, maxSurge 25%, maxUnavailable 25% (default)", byGate, deployment(3, ""), 3, "2 × old; new; old, leads, ready", stuck, ""},
+		{"Deployment of 3, maxSurge 0, maxUnavailable 100%", byGate, deployment(3, "0/100%"), 3, "2 × new; new, leads, ready", replaced, ""},
+		{"Deployment of 3, Recreate", byGate, deployment(3, "Recreate"), 3, "2 × new; new, leads, ready", replaced, ""},
+		{"StatefulSet of 3", byGate, statefulSet(3, ""), 2, "old; old, leads, ready", "the third pod is never created, and none is updated", ""},
+		{"StatefulSet of 3, Parallel", byGate, statefulSet(3, appsv1.ParallelPodManagement), 3, "2 × new; old, leads, ready", stuck, ""},
+		{"StatefulSet of 3, Parallel, maxUnavailable 3", byGate, atOnce, 3, "2 × new; new, leads, ready", replaced, ""},
 	} {
 		t.Run(c.name+"/"+string(c.by), func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +90,7 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 				d.Spec.ProgressDeadlineSeconds = new(int32(2 * stage.Short.Lease.Seconds()))
 			}
 			setup := gatedSetup(c.by, c.workload)
-			if c.resigns {
+			if c.wayOut == resignation {
 				setup.Sidecar = handoverTimeout(resigning(c.workload))
 			}
 			s := stage.New(t, setup)
@@ -113,11 +116,16 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 			}
 			warned(s)
 			row.Note(c.verdict + ": " + c.after + " (" + because + ")")
-			if c.resigns {
+			switch c.wayOut {
+			case "":
+				return
+			case deletion:
+				s.Delete(leader.First.Pod)
+			case resignation:
 				s.Post(leader.First.Pod, "resign", nil)
-				finished(s, c.workload, leader)
-				row.Note(c.verdict + " until it resigns: " + c.after)
 			}
+			finished(s, c.workload, leader)
+			row.Note(c.verdict + " until it " + c.wayOut + ": " + c.after)
 		})
 	}
 }
