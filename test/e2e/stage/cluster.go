@@ -16,8 +16,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -29,8 +29,11 @@ import (
 // patience is how long a case waits for what has to happen soon. The machine may be busy.
 const patience = 60 * time.Second
 
-// label marks the namespaces of the cases.
+// label marks the namespaces of the cases; its value names their run.
 const label = "elector-sidecar/e2e"
+
+// leftover is the age from which a namespace can only be of a run that was killed.
+const leftover = time.Hour
 
 // cluster is the one that all cases run on.
 type cluster struct {
@@ -38,7 +41,8 @@ type cluster struct {
 	objects  client.Client // creates what kustomize renders, strictly
 	image    string        // of the sidecar
 	appImage string
-	existing bool // somebody else's: nothing is done to its nodes
+	existing bool   // somebody else's: nothing is done to its nodes
+	run      string // names this run
 	recorder *recorder
 }
 
@@ -51,6 +55,7 @@ func open() (*cluster, error) {
 		image:    cmp.Or(os.Getenv("E2E_IMAGE"), "elector-sidecar:latest"),
 		appImage: cmp.Or(os.Getenv("E2E_APP_IMAGE"), "e2e-app:latest"),
 		existing: os.Getenv("E2E_EXISTING") == "1",
+		run:      rand.String(8),
 	}
 	if os.Getenv("KUBECONFIG") == "" {
 		return nil, errors.New("KUBECONFIG is not set: run the cases with make e2e, or set it and E2E_EXISTING=1 for a cluster of yours")
@@ -81,7 +86,7 @@ func open() (*cluster, error) {
 func (c *cluster) namespace(ctx context.Context, name string) (string, error) {
 	ns, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-" + name + "-",
-		Labels:       map[string]string{label: "", "pod-security.kubernetes.io/enforce": "restricted"},
+		Labels:       map[string]string{label: c.run, "pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
@@ -96,26 +101,41 @@ func (c *cluster) namespace(ctx context.Context, name string) (string, error) {
 // removeNamespace begins to delete a namespace.
 func (c *cluster) removeNamespace(name string) error {
 	err := c.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return client.IgnoreNotFound(err)
 }
 
-// close deletes what is left. Of somebody else's cluster it waits until all of it has gone; ours goes as a whole.
-func (c *cluster) close() error {
-	if c.recorder != nil {
-		if err := c.removeNamespace(c.recorder.namespace); err != nil {
-			return err
+// sweep begins to delete what runs that were killed have left on somebody else's cluster.
+func (c *cluster) sweep(ctx context.Context) error {
+	list, err := c.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: label})
+	if err != nil || !c.existing {
+		return err
+	}
+	var problems error
+	for _, ns := range list.Items {
+		if time.Since(ns.CreationTimestamp.Time) > leftover {
+			problems = errors.Join(problems, c.removeNamespace(ns.Name))
 		}
 	}
+	return problems
+}
+
+// close deletes what is left of this run, and waits until it has gone. A node of our own goes as a whole.
+func (c *cluster) close() error {
 	if !c.existing {
 		return nil
 	}
 	ctx := context.Background()
 	return poll(ctx, "all namespaces of the cases have gone", func() (bool, error) {
-		left, err := c.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: label})
-		return err == nil && len(left.Items) == 0, nil
+		left, err := c.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: label + "=" + c.run})
+		if err != nil {
+			return false, err
+		}
+		for _, ns := range left.Items {
+			if ns.DeletionTimestamp == nil {
+				err = errors.Join(err, c.removeNamespace(ns.Name))
+			}
+		}
+		return len(left.Items) == 0, err
 	})
 }
 

@@ -4,8 +4,11 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +26,8 @@ func Main(m *testing.M) int {
 	c, err := open()
 	if err == nil {
 		shared = c
-		err = c.startRecorder(context.Background())
+		c.closeOnSignal()
+		err = errors.Join(c.sweep(context.Background()), c.startRecorder(context.Background()))
 	}
 	code := 1
 	if err == nil {
@@ -41,6 +45,19 @@ func Main(m *testing.M) int {
 		code = 1
 	}
 	return code
+}
+
+// closeOnSignal leaves nothing behind when the run is told to stop.
+func (c *cluster) closeOnSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		fmt.Fprintln(os.Stderr, "e2e: told to stop:", <-signals)
+		if err := c.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+		os.Exit(1)
+	}()
 }
 
 func (c *cluster) report(took time.Duration) error {
