@@ -142,7 +142,7 @@ func (s *Stage) Members() (members []Member) {
 		holder = records[len(records)-1].Holder()
 	}
 	for _, pod := range s.Pods() {
-		_, updated := pod.Spec.Containers[0], pod.Annotations[updatedAt] != ""
+		_, updated := pod.Annotations[updatedAt]
 		members = append(members, Member{
 			Name: pod.Name, UID: string(pod.UID), New: updated, Runs: runs(&pod), Ready: ready(&pod),
 			Terminating: pod.DeletionTimestamp != nil, Leads: holder == pod.Name+"_"+string(pod.UID),
