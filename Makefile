@@ -60,15 +60,15 @@ e2e-images: # bin/elector-sidecar.tar and bin/e2e-app.tar, tagged latest
 	go run ./internal/image -name e2e-app:latest -binary bin/e2e-app -entrypoint /e2e-app -port 0 -o bin/e2e-app.tar
 
 e2e_cases = ../../bin/e2e.test -test.v -test.timeout 20m -test.parallel 6 $(if $(RUN),-test.run '$(RUN)')
-export E2E_REPORT := $(if $(E2E_REPORT),$(abspath $(E2E_REPORT)))
+e2e_env = $(if $(E2E_REPORT),E2E_REPORT='$(abspath $(E2E_REPORT))')
 
 .PHONY: e2e
-e2e: $(if $(filter 1,$(E2E_EXISTING)),,node e2e-images) ## run the end-to-end cases on a real one-node cluster (root, Linux), or with E2E_EXISTING=1 on the kubeconfig's (RUN=regexp: some of them)
+e2e: $(if $(filter 1,$(E2E_EXISTING)),,node e2e-images) ## run the end-to-end cases on a real one-node cluster (root, Linux), or with E2E_EXISTING=1 on the kubeconfig's (RUN=regexp: some of them; E2E_REPORT=file: the table)
 	cd test && CGO_ENABLED=0 go test -c -tags e2e -o ../bin/e2e.test ./e2e
 ifeq ($(E2E_EXISTING),1)
-	cd test/e2e && $(e2e_cases)
+	cd test/e2e && $(e2e_env) $(e2e_cases)
 else
-	@assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && cd test/e2e && KUBEBUILDER_ASSETS="$$assets" \
+	@assets=$$(test/controlplane/build.sh $(node_binaries) | tail -n 1) && cd test/e2e && KUBEBUILDER_ASSETS="$$assets" $(e2e_env) \
 		../../bin/node run -images ../../bin/elector-sidecar.tar,../../bin/e2e-app.tar -- $(e2e_cases)
 endif
 
