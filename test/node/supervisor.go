@@ -6,7 +6,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,15 +135,13 @@ type running struct {
 // startNode starts the node's init.
 func startNode(o options, f *folder) (*running, error) {
 	s := state{Supervisor: os.Getpid(), Cgroup: cgroupPrefix + strconv.Itoa(os.Getpid())}
-	err := cmp.Or(os.MkdirAll(f.logs(), 0o755), f.write(s)) // before there is a cgroup to remove
+	err := errors.Join(os.MkdirAll(f.logs(), 0o755), f.write(s)) // before there is a cgroup to remove
 	if err != nil {
 		return nil, err
 	}
-	if s.Controllers, err = makeCgroups(s.Cgroup); err != nil {
+	s.Controllers, err = makeCgroups(s.Cgroup)
+	if err := errors.Join(err, f.write(s)); err != nil {
 		return nil, fmt.Errorf("cgroups: %w", err)
-	}
-	if err := f.write(s); err != nil {
-		return nil, err
 	}
 	plan, err := json.Marshal(plan{options: o, Folder: f.path, Cgroup: s.Cgroup})
 	if err != nil {
@@ -184,14 +181,17 @@ func startNode(o options, f *folder) (*running, error) {
 	return n, nil
 }
 
-// keepLogs moves the components' logs to where they outlive the node.
+// keepLogs copies the components' logs to where they outlive the node.
 func keepLogs(f *folder, to string) error {
-	if err := cmp.Or(os.RemoveAll(to), os.MkdirAll(filepath.Dir(to), 0o755)); err != nil {
+	logs, err := os.ReadDir(f.logs())
+	if err != nil || len(logs) == 0 {
 		return err
 	}
-	if err := os.Rename(f.logs(), to); err != nil {
-		return err
+	err = os.MkdirAll(to, 0o755)
+	for _, log := range logs {
+		content, errRead := os.ReadFile(filepath.Join(f.logs(), log.Name()))
+		err = errors.Join(err, errRead, os.WriteFile(filepath.Join(to, log.Name()), content, 0o644))
 	}
 	fmt.Fprintln(os.Stderr, "node: the components' logs are in", to)
-	return nil
+	return err
 }
