@@ -55,14 +55,14 @@ func watched(timings stage.Timings) (stage.App, map[string]string) {
 
 // closelyWatched are settings with which an app is soon seen to be unhealthy.
 func closelyWatched() map[string]string {
-	return map[string]string{"ELECTOR_APP_HEALTH": "http://127.0.0.1:8080/healthz", "ELECTOR_APP_HEALTH_PERIOD": "200ms",
-		"ELECTOR_APP_HEALTH_TIMEOUT": "200ms", "ELECTOR_APP_HEALTH_FAILURES": "3"}
+	return map[string]string{"ELECTOR_APP_HEALTH": "http://127.0.0.1:8080/healthz", "ELECTOR_APP_HEALTH_PERIOD": "500ms",
+		"ELECTOR_APP_HEALTH_TIMEOUT": "500ms", "ELECTOR_APP_HEALTH_FAILURES": "3"}
 }
 
 const (
-	slowStart = 3 * time.Second
+	slowStart = 5 * time.Second
 	// Failures × period + timeout, closely watched and by default.
-	unhealthySoon = 3*200*time.Millisecond + 200*time.Millisecond
+	unhealthySoon = 3*500*time.Millisecond + 500*time.Millisecond
 	unhealthy     = 3*2*time.Second + time.Second
 )
 

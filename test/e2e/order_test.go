@@ -101,7 +101,12 @@ func TestForceDeleteOfADrainingPod(t *testing.T) {
 	s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short, Sidecar: mayOutlive(), Objects: []runtime.Object{
 		stage.StatefulSet("web", 1, stage.App{Env: map[string]string{"APP_DRAIN": long.String()}, Grace: 2 * long})}})
 	x := s.Lose(func(leader journal.Reign) { s.ForceDelete(leader.First.Pod) })
-	row.Fill(t, x, stage.Short.Expiry(), "lease duration + retry period")
+	var app journal.Status
+	if err := s.Get(x.New.First.Pod, "status", &app); err != nil {
+		t.Fatal(err)
+	}
+	start := max(0, app.Serving.Sub(x.Old.Last.ArrivedWall))
+	row.Fill(t, x, (start + stage.Short.Expiry()).Round(time.Millisecond), "start of the new pod + lease duration + retry period")
 	if x.SamePod() || x.New.First.Pod != x.Old.First.Pod {
 		t.Errorf("next is %s (%s), want another of the same name", x.New, x)
 	}
