@@ -31,7 +31,7 @@ const failures = 3
 
 // gatedSetup is a workload of which only the leader is ready.
 func gatedSetup(by gate, workload runtime.Object, more ...runtime.Object) stage.Setup {
-	setup := stage.Setup{Shape: stage.Native, Timings: stage.Short, Components: []string{"rollout-warning"}, Names: map[string]string{},
+	setup := stage.Setup{Shape: stage.Native, Timings: stage.Default, Components: []string{"rollout-warning"}, Names: map[string]string{},
 		Objects: append([]runtime.Object{workload}, more...)}
 	if by == byGate {
 		setup.Components = append(setup.Components, "readiness-gate")
@@ -70,7 +70,7 @@ func handoverTimeout(workload runtime.Object) map[string]string {
 	if !slices.ContainsFunc(app(workload).Env, func(e corev1.EnvVar) bool { return e.Name == resign }) {
 		return nil
 	}
-	return map[string]string{"ELECTOR_HANDOVER_TIMEOUT": stage.Short.Lease.String()}
+	return map[string]string{"ELECTOR_HANDOVER_TIMEOUT": "5s"}
 }
 
 // settled waits until so many pods run and no others are there, of which only the leader is ready.
@@ -87,10 +87,13 @@ func settled(s *stage.Stage, pods int) []stage.Member {
 
 func leading(m stage.Member) bool { return m.Leads }
 
-// lasts requires for so long that a look always shows the same.
-func lasts(s *stage.Stage, atLeast time.Duration, look func() string) {
+// hold is how long something that is stuck is looked at. What is not stuck takes about half of it.
+const hold = 10 * time.Second
+
+// lasts requires that a look shows the same all the time.
+func lasts(s *stage.Stage, look func() string) {
 	s.T.Helper()
-	first, end := look(), time.Now().Add(atLeast)
+	first, end := look(), time.Now().Add(hold)
 	s.Await("the time is over", func() bool {
 		if now := look(); now != first {
 			s.T.Fatalf("%q has become %q", first, now)

@@ -34,7 +34,7 @@ func TestCaseH1Completes(t *testing.T) {
 	} {
 		t.Run(c.name+"/"+string(c.by), func(t *testing.T) {
 			t.Parallel()
-			row := stage.NewRow(t, fmt.Sprintf("H1: %s, ready by %s", c.name, c.by), stage.Native, stage.Short)
+			row := stage.NewRow(t, fmt.Sprintf("H1: %s, ready by %s", c.name, c.by), stage.Native, stage.Default)
 			s := stage.New(t, gatedSetup(c.by, c.workload, stage.Service("web", map[string]string{"app": "web"})))
 			settled(s, 1)
 			leader, client := s.AtWork(), s.NewClient(s.URL("web"))
@@ -85,9 +85,9 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 	} {
 		t.Run(c.name+"/"+string(c.by), func(t *testing.T) {
 			t.Parallel()
-			row := stage.NewRow(t, fmt.Sprintf("H1: %s, ready by %s", c.name, c.by), stage.Native, stage.Short)
+			row := stage.NewRow(t, fmt.Sprintf("H1: %s, ready by %s", c.name, c.by), stage.Native, stage.Default)
 			if d, ok := c.workload.(*appsv1.Deployment); ok {
-				d.Spec.ProgressDeadlineSeconds = new(int32(2 * stage.Short.Lease.Seconds()))
+				d.Spec.ProgressDeadlineSeconds = new(int32(hold.Seconds()))
 			}
 			setup := gatedSetup(c.by, c.workload)
 			if c.wayOut == resignation {
@@ -99,7 +99,7 @@ func TestCaseH1NeverCompletes(t *testing.T) {
 			s.Update(c.workload)
 			s.Await("the pods are "+c.after, func() bool { return stage.Tally(s.Members()) == c.after })
 			well(s)
-			lasts(s, 2*s.Timings.Lease, func() string {
+			lasts(s, func() string {
 				complete, _ := s.Complete(c.workload)
 				return fmt.Sprintf("complete %t, pods %v", complete, s.Members())
 			})

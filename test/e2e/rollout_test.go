@@ -63,8 +63,8 @@ func TestRollingUpdate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			row := stage.NewRow(t, "rolling update: "+c.name, stage.Native, stage.Short)
-			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short,
+			row := stage.NewRow(t, "rolling update: "+c.name, stage.Native, stage.Default)
+			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Default,
 				Components: []string{"leader-service", "pod-label"}, Names: map[string]string{"serviceName": "web-leader", "podLabel": leaderLabel},
 				Sidecar: handoverTimeout(c.workload),
 				Objects: []runtime.Object{c.workload, stage.Service("web-leader", nil), stage.Service("web-label", map[string]string{leaderLabel: "leader"})}})

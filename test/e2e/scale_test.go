@@ -40,8 +40,8 @@ func TestScale(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			row := stage.NewRow(t, "scale 3, 1, 3: "+c.name, stage.Native, stage.Short)
-			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Short,
+			row := stage.NewRow(t, "scale 3, 1, 3: "+c.name, stage.Native, stage.Default)
+			s := stage.New(t, stage.Setup{Shape: stage.Native, Timings: stage.Default,
 				Components: []string{"leader-service"}, Names: map[string]string{"serviceName": "web-leader"},
 				Sidecar: handoverTimeout(resigning(c.workload)),
 				Objects: []runtime.Object{c.workload, stage.Service("web-leader", nil)}})
@@ -70,7 +70,7 @@ func TestScale(t *testing.T) {
 func lead(s *stage.Stage, pod string) {
 	s.T.Helper()
 	for leader := s.AtWork(); leader.First.Pod != pod; leader = s.AtWork() {
-		s.Post(leader.First.Pod, "resign", nil)
+		s.Post(leader.First.Pod, "resign", map[string]string{"cooldown": "3s"})
 		s.Await("another leads", func() bool {
 			records := s.Records()
 			holder := records[len(records)-1].Pod()
@@ -91,7 +91,7 @@ func TestCaseH1Scale(t *testing.T) {
 	t.Parallel()
 	t.Run("Deployment", func(t *testing.T) {
 		t.Parallel()
-		row := stage.NewRow(t, "H1: scale 3, 1, 3, 1: Deployment, ready by "+string(byGate), stage.Native, stage.Short)
+		row := stage.NewRow(t, "H1: scale 3, 1, 3, 1: Deployment, ready by "+string(byGate), stage.Native, stage.Default)
 		w := deployment(3, "Recreate")
 		s := stage.New(t, gatedSetup(byGate, w))
 		settled(s, 3)
@@ -107,7 +107,7 @@ func TestCaseH1Scale(t *testing.T) {
 	})
 	t.Run("StatefulSet Parallel", func(t *testing.T) {
 		t.Parallel()
-		row := stage.NewRow(t, "H1: scale 3, 1: StatefulSet, Parallel, led by its last pod, ready by "+string(byGate), stage.Native, stage.Short)
+		row := stage.NewRow(t, "H1: scale 3, 1: StatefulSet, Parallel, led by its last pod, ready by "+string(byGate), stage.Native, stage.Default)
 		w := statefulSet(3, appsv1.ParallelPodManagement)
 		setup := gatedSetup(byGate, resigning(w))
 		setup.Sidecar = handoverTimeout(w)
@@ -122,7 +122,7 @@ func TestCaseH1Scale(t *testing.T) {
 	})
 	t.Run("StatefulSet", func(t *testing.T) {
 		t.Parallel()
-		row := stage.NewRow(t, "H1: scale 2, 1: StatefulSet, led by its second pod, ready by "+string(byGate), stage.Native, stage.Short)
+		row := stage.NewRow(t, "H1: scale 2, 1: StatefulSet, led by its second pod, ready by "+string(byGate), stage.Native, stage.Default)
 		w := statefulSet(2, "")
 		setup := gatedSetup(byGate, resigning(w))
 		setup.Sidecar = handoverTimeout(w)
@@ -131,7 +131,7 @@ func TestCaseH1Scale(t *testing.T) {
 		lead(s, "web-1")
 		settled(s, 2)
 		s.Resize(w, 1)
-		lasts(s, 2*s.Timings.Lease, func() string { return fmt.Sprint(s.Members()) })
+		lasts(s, func() string { return fmt.Sprint(s.Members()) })
 		s.Post("web-1", "resign", nil)
 		s.Await("the second pod has gone", func() bool { return len(s.Members()) == 1 })
 		row.Note("blocks until the leader resigns")

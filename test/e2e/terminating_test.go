@@ -28,7 +28,7 @@ type terminating struct {
 
 func newTerminating(t *testing.T, by gate, shape stage.Shape, app stage.App) *terminating {
 	setup := gatedSetup(by, stage.StatefulSet("web", 2, app), stage.Service("web", map[string]string{"app": "web"}), stage.Service("web-leader", nil))
-	setup.Shape, setup.Sidecar = shape, closelyWatched()
+	setup.Shape, setup.Sidecar = shape, map[string]string{"ELECTOR_APP_HEALTH": "http://127.0.0.1:8080/healthz", "ELECTOR_APP_HEALTH_PERIOD": "1s"}
 	setup.Components, setup.Names["serviceName"] = append(setup.Components, "leader-service"), "web-leader"
 	s := &terminating{Stage: stage.New(t, setup)}
 	s.ready, s.path = s.WatchEndpoints("web"), s.WatchEndpoints("web-leader")
@@ -99,8 +99,8 @@ func TestCaseH4ExLeaderLingers(t *testing.T) {
 	for _, by := range []gate{byProbe, byGate} {
 		t.Run(string(by), func(t *testing.T) {
 			t.Parallel()
-			row := stage.NewRow(t, "H4: deleted leader lingers, successor is slow, ready by "+string(by), stage.Ordinary, stage.Short)
-			s := newTerminating(t, by, stage.Ordinary, stage.App{Env: map[string]string{"APP_IGNORE_SIGTERM": "1"}, Grace: 20 * time.Second})
+			row := stage.NewRow(t, "H4: deleted leader lingers, successor is slow, ready by "+string(by), stage.Ordinary, stage.Default)
+			s := newTerminating(t, by, stage.Ordinary, stage.App{Env: map[string]string{"APP_IGNORE_SIGTERM": "1"}, Grace: 30 * time.Second})
 			s.deleteLeader()
 			s.released()
 			fallback := stage.Endpoint{Pod: s.old.First.Pod, Serving: true, Terminating: true}
@@ -120,7 +120,7 @@ func TestCaseH4ExLeaderLingers(t *testing.T) {
 					return !is.Serving && is.Terminating
 				})
 			} else {
-				lasts(s.Stage, 2*failures*time.Second, func() string {
+				lasts(s.Stage, func() string {
 					is, _ := s.endpoint()
 					return is.String()
 				})
@@ -155,7 +155,7 @@ func (s *terminating) lowered() {
 // keeps the requests coming.
 func TestCaseH4LeaderDrains(t *testing.T) {
 	t.Parallel()
-	row := stage.NewRow(t, "H4: deleted leader works on for "+drain.String()+", ready by "+string(byGate), stage.Native, stage.Short)
+	row := stage.NewRow(t, "H4: deleted leader works on for "+drain.String()+", ready by "+string(byGate), stage.Native, stage.Default)
 	s := newTerminating(t, byGate, stage.Native, stage.App{Env: map[string]string{"APP_DRAIN": drain.String()}})
 	s.deleteLeader()
 	s.released()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 )
 
 // Late is the answers of former leaders, by what the apps have written: those with a token below that of a write that was
@@ -33,12 +34,12 @@ func (rs Requests) First(token int64) (Request, bool) {
 	return rs[i], true
 }
 
-// Last is the last answer with a token, in the order of sending.
-func (rs Requests) Last(token int64) (last Request, ok bool) {
+// Slowest is the longest that the client has waited for an answer that came.
+func (rs Requests) Slowest() (longest time.Duration) {
 	for _, r := range rs {
-		if r.Outcome == OK && r.Token == token {
-			last, ok = r, true
+		if r.Outcome == OK {
+			longest = max(longest, r.Answered-r.Sent)
 		}
 	}
-	return last, ok
+	return longest
 }

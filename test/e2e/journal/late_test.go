@@ -35,17 +35,16 @@ func TestLate(t *testing.T) {
 	}
 }
 
-func TestFirstAndLast(t *testing.T) {
-	failed := Request{Sent: 60, Answered: 69, Outcome: Refused, Token: 5}
-	rs := Requests{request(1, 2, 5), request(10, 12, 5), request(20, 21, 6), failed}
-	if first, ok := rs.First(5); !ok || first.Sent != 1 {
+func TestFirstAndSlowest(t *testing.T) {
+	failed := Request{Sent: 60, Answered: 69, Outcome: TimedOut, Token: 5}
+	rs := Requests{failed, request(70, 71, 5), request(80, 84, 5), request(90, 91, 6)}
+	if first, ok := rs.First(5); !ok || first.Sent != 70 {
 		t.Errorf("the first is %v", first)
 	}
-	if last, ok := rs.Last(5); !ok || last.Sent != 10 {
-		t.Errorf("the last is %v", last)
-	}
-	_, first := rs.First(7)
-	if _, last := rs.Last(7); first || last {
+	if _, ok := rs.First(7); ok {
 		t.Error("it finds an answer that there is not")
+	}
+	if got := rs.Slowest(); got != 4 {
+		t.Errorf("the slowest took %d", got)
 	}
 }

@@ -5,6 +5,7 @@ package stage
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,12 +80,11 @@ func (c *Client) requests() (requests journal.Requests, err error) {
 	return requests, json.Unmarshal(content, &requests)
 }
 
-// Reached waits until the client has had an answer with that token.
+// Reached waits until the client has had an answer with that token, or of a later leader.
 func (c *Client) Reached(token int64) {
 	c.stage.T.Helper()
 	c.stage.Await(fmt.Sprintf("a request is answered with token %d", token), func() bool {
-		_, reached := c.Requests().First(token)
-		return reached
+		return slices.ContainsFunc(c.Requests(), func(r journal.Request) bool { return r.Outcome == journal.OK && r.Token >= token })
 	})
 }
 
