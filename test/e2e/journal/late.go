@@ -25,6 +25,16 @@ func (rs Requests) Late(entries []Entry) (found []string) {
 	return found
 }
 
+// During is the writes with the token of a request that arrived while the client waited. It compares times as Late does.
+func (r Request) During(entries []Entry) (beats int) {
+	for _, e := range entries {
+		if !e.Stale && e.Token == r.Token && r.Sent < e.Arrived && e.Arrived < r.Answered {
+			beats++
+		}
+	}
+	return beats
+}
+
 // First is the first answer with a token.
 func (rs Requests) First(token int64) (Request, bool) {
 	i := slices.IndexFunc(rs, func(r Request) bool { return r.Outcome == OK && r.Token == token })

@@ -48,3 +48,13 @@ func TestFirstAndSlowest(t *testing.T) {
 		t.Errorf("the slowest took %d", got)
 	}
 }
+
+func TestDuring(t *testing.T) {
+	stale := entry("a", 5, 12, 12)
+	stale.Stale = true
+	entries := []Entry{entry("a", 5, 9, 10), entry("a", 5, 11, 12), entry("a", 5, 18, 19), entry("b", 6, 13, 14), stale, entry("a", 5, 19, 20)}
+	r := Request{Sent: 10 * time.Millisecond, Answered: 20 * time.Millisecond, Token: 5}
+	if got := r.During(entries); got != 2 {
+		t.Errorf("%d writes arrived meanwhile, want 2", got)
+	}
+}

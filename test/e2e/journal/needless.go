@@ -3,7 +3,7 @@
 package journal
 
 // Needless is the failures while a leader was there to be reached: an answer had arrived before the request was sent, and a
-// request that was sent after the failure was answered with the same token.
+// request that was sent after the failure was answered with the same token. It is put into them.
 func (rs Requests) Needless() (failed Requests) {
 	for _, r := range rs {
 		if r.Outcome == OK {
@@ -20,6 +20,7 @@ func (rs Requests) Needless() (failed Requests) {
 			}
 		}
 		if before != nil && after != nil && before.Token == after.Token {
+			r.Token = before.Token
 			failed = append(failed, r)
 		}
 	}

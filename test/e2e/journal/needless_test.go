@@ -23,8 +23,14 @@ func TestNeedless(t *testing.T) {
 		"after it":                                    {Requests{request(1, 2, 5), request(3, 9, 6), failed(9, 10), request(10, 11, 6)}, 1},
 		"while the old leader's last answer comes in": {Requests{request(1, 4, 5), failed(3, 5), request(6, 7, 5)}, 0},
 	} {
-		if found := c.requests.Needless(); len(found) != c.needless {
+		found := c.requests.Needless()
+		if len(found) != c.needless {
 			t.Errorf("%s: it finds %v, want %d", name, found, c.needless)
+		}
+		for _, r := range found {
+			if last := c.requests[len(c.requests)-1]; r.Token != last.Token {
+				t.Errorf("%s: the token is %d, want %d", name, r.Token, last.Token)
+			}
 		}
 	}
 }
