@@ -79,7 +79,7 @@ func checkPod(t *testing.T, shape Shape, pod corev1.PodTemplateSpec) {
 		env[e.Name] = e.Value
 	}
 	for name, want := range map[string]string{"ELECTOR_LEASE_NAME": LeaseName, "ELECTOR_LEASE_DURATION": "5s", "ELECTOR_RENEW_DEADLINE": "3s",
-		"ELECTOR_RETRY_PERIOD": "500ms", "ELECTOR_APP_HEALTH": "tcp://127.0.0.1:1"} {
+		"ELECTOR_RETRY_PERIOD": "1s", "ELECTOR_APP_HEALTH": "tcp://127.0.0.1:1"} {
 		if env[name] != want {
 			t.Errorf("%s is %q, want %q", name, env[name], want)
 		}

@@ -89,9 +89,9 @@ func TestRows(t *testing.T) {
 	printTable(&text, reported.sorted())
 	printMarkdown(&page, host{date: "2026-01-02"}, reported.sorted())
 	for _, want := range []string{
-		"begun  5s/3s/500ms, ordinary  something                                                                   FAILED\n" +
-			"fast   15s/10s/2s, native     another pod, after a release     2.000 s             2.000 s       2s: why  ok\n" +
-			"slow   15s/10s/2s, native     another pod, after a release     2.000 s             2.000 s       1s: why  FAILED\n",
+		"begun  5s/3s/1s, ordinary  something                                                                   FAILED\n" +
+			"fast   15s/10s/2s, native  another pod, after a release     2.000 s             2.000 s       2s: why  ok\n" +
+			"slow   15s/10s/2s, native  another pod, after a release     2.000 s             2.000 s       1s: why  FAILED\n",
 	} {
 		if !strings.HasSuffix(text.String(), want) {
 			t.Errorf("the table is\n%s\nwant at its end\n%s", text.String(), want)

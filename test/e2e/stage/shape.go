@@ -33,7 +33,7 @@ type Timings struct{ Lease, Renew, Retry time.Duration }
 // The timings that cases run with.
 var (
 	Default = Timings{15 * time.Second, 10 * time.Second, 2 * time.Second}
-	Short   = Timings{5 * time.Second, 3 * time.Second, 500 * time.Millisecond}
+	Short   = Timings{5 * time.Second, 3 * time.Second, time.Second}
 )
 
 func (t Timings) String() string {
