@@ -112,7 +112,7 @@ type Elector struct {
 	config   Config
 	board    *board
 	reach    reach
-	commands chan input
+	commands chan command
 	started  atomic.Bool
 	ended    chan struct{}
 }
@@ -131,7 +131,7 @@ func New(config Config) (*Elector, error) {
 	return &Elector{
 		config:   config,
 		board:    newBoard(config.Clock, config.Identity, config.RenewDeadline),
-		commands: make(chan input),
+		commands: make(chan command),
 		ended:    make(chan struct{}),
 	}, nil
 }
@@ -158,7 +158,13 @@ func (e *Elector) Denied() []string { return e.reach.denied() }
 // Trouble returns why the Lease could not be followed when it was last tried, nil where it could.
 func (e *Elector) Trouble() error { return e.reach.trouble() }
 
-// Resign makes a leader step down: it keeps the lease for HandoverTimeout, releases it, and does not contend for the
+// command is an input from outside. done is closed once the step has been taken and its status published.
+type command struct {
+	input
+	done chan struct{}
+}
+
+// Resign makes a leader step down, which it has done when Resign returns: it keeps the lease for HandoverTimeout, releases it, and does not contend for the
 // cooldown after that. Where nobody else takes the lease meanwhile, it takes it back then. It does nothing for others.
 func (e *Elector) Resign(ctx context.Context, cooldown time.Duration) error {
 	return e.command(ctx, resign{cooldown: cooldown})
@@ -173,15 +179,21 @@ func (e *Elector) SetHealth(ctx context.Context, err error) error {
 	return e.command(ctx, health{err: err})
 }
 
-// command hands an input to the loop. The error is the cause of ctx's end, or that the loop has ended.
+// command hands an input to the loop and waits for the step. The error is the cause of ctx's end, or that the loop has ended.
 func (e *Elector) command(ctx context.Context, in input) error {
-	select {
-	case e.commands <- in:
-		return nil
-	case <-e.ended:
-		return errors.New("elector: the election has ended")
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	c := command{input: in, done: make(chan struct{})}
+	commands := e.commands
+	for {
+		select {
+		case commands <- c:
+			commands = nil
+		case <-c.done:
+			return nil
+		case <-e.ended:
+			return errors.New("elector: the election has ended")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -249,11 +261,15 @@ func (d *driver) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stopped := ctx.Done()
+	var carriedOut chan struct{} // of the command that in is, nil where it is none
 	for in := input(tick{}); ; {
 		now := d.config.Clock.Now()
 		from := d.machine.state
 		out := d.machine.step(now, in)
 		leaderless := d.board.publish(now, d.machine.snapshot(now))
+		if carriedOut != nil {
+			close(carriedOut)
+		}
 		d.stepped(now, in, from, leaderless)
 		for _, event := range out.events {
 			d.log.Info(event.msg, event.kv...)
@@ -263,11 +279,13 @@ func (d *driver) loop(ctx context.Context) error {
 		}
 		d.perform(out)
 		timer.Reset(out.wake)
+		carriedOut = nil
 		select {
 		case in = <-d.inputs:
 		case <-timer.C:
 			in = tick{}
-		case in = <-d.commands:
+		case c := <-d.commands:
+			in, carriedOut = c.input, c.done
 		case <-stopped:
 			stopped = nil
 			in = stop{}

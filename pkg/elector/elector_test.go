@@ -295,6 +295,46 @@ func TestResign(t *testing.T) {
 	})
 }
 
+// heldClock is a clock whose readings can be held up, and with them the loop.
+type heldClock struct {
+	*bubbleClock
+	hold atomic.Pointer[chan struct{}]
+}
+
+func (c *heldClock) Now() elector.Instant {
+	if hold := c.hold.Load(); hold != nil {
+		<-*hold
+	}
+	return c.bubbleClock.Now()
+}
+
+// What follows a command finds it carried out: an app that resigns and then releases must not be told that there is
+// nothing to release.
+func TestCommandReturnsOnceItIsCarriedOut(t *testing.T) {
+	bubble(t, func(t *testing.T, store *electortest.Store) {
+		clock := &heldClock{bubbleClock: &bubbleClock{start: time.Now()}}
+		a := start(t, store, "a_1", func(c *elector.Config) { c.Clock, c.HandoverTimeout = clock, time.Minute })
+		settle()
+		hold := make(chan struct{})
+		clock.hold.Store(&hold)
+		var returned atomic.Bool
+		go func() {
+			if err := a.Resign(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+			returned.Store(true)
+		}()
+		synctest.Wait()
+		early := returned.Load()
+		clock.hold.Store(nil)
+		close(hold)
+		synctest.Wait()
+		if early || !returned.Load() || a.Status().State != elector.HandingOver {
+			t.Errorf("it returned before the step: %t; after it: %t; the state is %s", early, returned.Load(), a.Status().State)
+		}
+	})
+}
+
 func TestAnUnhealthyAppDoesNotLead(t *testing.T) {
 	bubble(t, func(t *testing.T, store *electortest.Store) {
 		ill := errors.New("connection refused")
