@@ -231,7 +231,7 @@ func (p *post) report(ctx context.Context, err error) {
 	log := klog.FromContext(ctx)
 	switch {
 	case err == nil && before != nil:
-		log.Info("shows again who leads", "sign", p.sign.String())
+		log.Info("the sign can be changed again", "sign", p.sign.String())
 	case err == nil || before != nil && before.Error() == err.Error():
 	case apierrors.IsForbidden(err):
 		log.Info("permission missing: the API server forbids what shows the leader", "sign", p.sign.String(), "err", err.Error(), "roleNeeded", p.sign.Role())

@@ -93,7 +93,7 @@ func TestServiceIsCreatedAgain(t *testing.T) {
 		return len(slice.OwnerReferences) == 1 && slice.OwnerReferences[0].UID == after.UID
 	})
 	web.AwaitGets("/healthz?verbose", 200, "[+]service/"+s.service)
-	web.Logs("shows again who leads")
+	web.Logs("the sign can be changed again")
 }
 
 // refused checks that the sidecar says why the Service does not lead to it, in the log, once, and on /healthz?verbose, and
@@ -107,7 +107,7 @@ func refused(s *scenario, web *sidecar.Sidecar, why string) {
 	s.pass(s.timing.retry * 3) // for more of the same
 	said := 0
 	for _, line := range web.LogLines() {
-		if line.Sign == "service/"+s.service && line.Msg != "shows again who leads" {
+		if line.Sign == "service/"+s.service && line.Msg != "the sign can be changed again" {
 			if said++; !strings.Contains(line.Err, why) {
 				s.Errorf("the log says %+v; want %q", line, why)
 			}
