@@ -133,7 +133,8 @@ func TestOnePodWorksAtATime(t *testing.T) {
 	}
 }
 
-// TestAnAppThatIsToldToStop ends at once, whether it leads or blocks in a request.
+// TestAnAppThatIsToldToStop ends at once, whether it leads or blocks in a request. Its sidecar, which has not been told yet,
+// neither goes on leading nor waits for anything.
 func TestAnAppThatIsToldToStop(t *testing.T) {
 	binary, err := process.Build(t.Context(), "..", t.TempDir())
 	if err != nil {
@@ -150,6 +151,15 @@ func TestAnAppThatIsToldToStop(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // so that its request blocks
 			follower.stop()
 			leader.stop()
+			stopped := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if _, err := follower.sidecar.Await(ctx, func(l process.Leader) bool { return l.IsLeader }); err != nil {
+				t.Fatalf("the next pod does not lead: %v", err)
+			}
+			if took := time.Since(stopped); took > handover/2 {
+				t.Errorf("the next pod led %s after the app's end, with a handover timeout of %s", took, handover)
+			}
 			n := len(h.lines())
 			time.Sleep(300 * time.Millisecond)
 			if later := len(h.lines()); later != n {

@@ -60,6 +60,7 @@ public class App {
                 }
                 leadership.ended();
             }
+            leadership.leave();
         } catch (IOException | InterruptedException e) {
             throw new IllegalStateException("the work has failed", e);
         }
@@ -245,10 +246,20 @@ public class App {
 
         /** Says that the work has stopped: a sidecar that hands the lease over need not wait any longer. */
         void ended() {
+            post("/release");
+        }
+
+        /** Gives leadership up, for good and at once: the sidecar may not have been told to stop yet. */
+        void leave() {
+            post("/resign");
+            post("/release");
+        }
+
+        private void post(String route) {
             try {
-                send(HttpRequest.newBuilder(URI.create(url + "/release")).POST(HttpRequest.BodyPublishers.noBody()).build(), SLACK);
+                send(HttpRequest.newBuilder(URI.create(url + route)).POST(HttpRequest.BodyPublishers.noBody()).build(), SLACK);
             } catch (Exception e) {
-                // it has gone; and 409 is no exception: it is not handing over, so there is nothing to hurry
+                // it has gone; and 409 is no exception: it does not lead, or is not handing over: nothing to hurry
             }
         }
 

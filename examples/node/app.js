@@ -153,10 +153,20 @@ class Leadership {
 
   // ended says that the work has stopped: a sidecar that hands the lease over need not wait any longer.
   async ended() {
+    await this.#post('/release');
+  }
+
+  // leave gives leadership up, for good and at once: the sidecar may not have been told to stop yet.
+  async leave() {
+    await this.#post('/resign');
+    await this.#post('/release');
+  }
+
+  async #post(route) {
     try {
-      await this.#request('POST', '/release', 202, SLACK);
+      await this.#request('POST', route, 202, SLACK);
     } catch {
-      // 409: it is not handing over, so there is nothing to hurry; or it has gone
+      // 409: it does not lead, or is not handing over, so there is nothing to hurry; or it has gone
     }
   }
 
@@ -178,6 +188,7 @@ async function lead(leadership) {
     }
     await leadership.ended();
   }
+  await leadership.leave();
 }
 
 // work is one unit of work. What it writes carries the token, so that storage can refuse a leader of the past.

@@ -111,10 +111,18 @@ class Leadership:
 
     def ended(self):
         """Says that the work has stopped: a sidecar that hands the lease over need not wait any longer."""
+        self._post("/release")
+
+    def leave(self):
+        """Gives leadership up, for good and at once: the sidecar may not have been told to stop yet."""
+        self._post("/resign")
+        self._post("/release")
+
+    def _post(self, route):
         try:
-            self._http.open(urllib.request.Request(f"{self._url}/release", method="POST"), timeout=SLACK).close()
+            self._http.open(urllib.request.Request(self._url + route, method="POST"), timeout=SLACK).close()
         except OSError:
-            pass  # 409: it is not handing over, so there is nothing to hurry; or it has gone
+            pass  # 409: it does not lead, or is not handing over, so there is nothing to hurry; or it has gone
 
     def stop(self):
         """Ends wait() and pause(): the app is to stop."""
@@ -130,6 +138,7 @@ def lead(leadership, interval):
             work(token)
             leadership.pause(interval, token)
         leadership.ended()
+    leadership.leave()
 
 
 def work(token):
@@ -144,31 +153,33 @@ def work(token):
         sys.stdout.flush()
 
 
-class Told(Exception):
-    """The app has been told to stop."""
-
-
-def on_signal(number, _frame):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise Told(signal.Signals(number).name)
-
-
 def main():
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     leadership = Leadership(os.environ.get("SIDECAR_URL", "http://localhost:4040"))
-    worker = threading.Thread(target=lead, args=(leadership, float(os.environ.get("INTERVAL", "1"))))
+    over = threading.Event()  # the work has failed, or a signal has come
+    told = []
+
+    def run():
+        try:
+            lead(leadership, float(os.environ.get("INTERVAL", "1")))
+        finally:
+            over.set()
+
+    def on_signal(number, _frame):
+        told.append(signal.Signals(number).name)
+        over.set()
+
+    worker = threading.Thread(target=run)
     worker.start()
     threading.Thread(target=leadership.watch, daemon=True).start()
-    try:
-        signal.signal(signal.SIGTERM, on_signal)
-        signal.signal(signal.SIGINT, on_signal)
-        worker.join()
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    over.wait()  # not worker.join(): Python 3.11 takes a thread for ended when a signal's exception interrupts that
+    if not told:
         sys.exit("the work has failed")  # it ends by itself for no other reason
-    except Told as told:
-        log.info("told to stop (%s): finishing the unit of work", told)
-        leadership.stop()
-        worker.join()
+    log.info("told to stop (%s): finishing the unit of work", told[0])
+    leadership.stop()
+    worker.join()
 
 
 if __name__ == "__main__":

@@ -32,4 +32,4 @@ while [ -z "$stopping" ]; do
 		ended
 	fi
 done
-[ -z "$led" ] || ended
+leave

@@ -69,3 +69,4 @@ while [ -z "$stopping" ]; do
 		next=$(next_time)
 	fi
 done
+leave

@@ -59,5 +59,15 @@ ask() {
 # ended says that the work has stopped, so that a sidecar that hands the lease over need not wait any longer. Otherwise
 # nothing comes of it.
 ended() {
-	curl --silent --noproxy '*' --max-time 3 --output /dev/null --request POST "$sidecar_url/release" || :
+	post release
+}
+
+# leave gives leadership up, for good and at once: the sidecar may not have been told to stop yet.
+leave() {
+	post resign
+	post release
+}
+
+post() { # route
+	curl --silent --noproxy '*' --max-time 3 --output /dev/null --request POST "$sidecar_url/$1" || :
 }
