@@ -68,9 +68,6 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	s := &stage{t: t, store: electortest.NewStore(), log: filepath.Join(t.TempDir(), "log")}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -4,10 +4,6 @@
 package interop
 
 import (
-	"errors"
-	"flag"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -15,6 +11,7 @@ import (
 
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
 	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
+	"github.com/elector-sidecar/elector-sidecar/test/suite"
 )
 
 var (
@@ -23,29 +20,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "elector-sidecar-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if binary, err = sidecar.Build("../..", dir); err != nil {
-		return 0, err
-	}
-	if plane, err = cluster.Start(); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, plane.Stop()) }()
-	return m.Run(), nil
+	suite.Run(m, 0, func(b string, p *cluster.Cluster) error {
+		binary, plane = b, p
+		return nil
+	})
 }
 
 // The timing of all candidates. client-go counts a lease up to a second short, so that in a mix the renew deadline has to

@@ -5,10 +5,6 @@
 package process
 
 import (
-	"errors"
-	"flag"
-	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -19,6 +15,7 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
 	"github.com/elector-sidecar/elector-sidecar/test/proxy"
 	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
+	"github.com/elector-sidecar/elector-sidecar/test/suite"
 )
 
 var (
@@ -27,33 +24,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	flag.Parse()
-	// The tests wait most of the time.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "elector-sidecar-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if binary, err = sidecar.Build("../..", dir); err != nil {
-		return 0, err
-	}
-	if plane, err = cluster.Start(); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, plane.Stop()) }()
-	return m.Run(), nil
+	suite.Run(m, suite.Parallel, func(b string, p *cluster.Cluster) error {
+		binary, plane = b, p
+		return nil
+	})
 }
 
 // timing is how fast an election goes.

@@ -6,10 +6,7 @@
 package traffic
 
 import (
-	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -22,6 +19,7 @@ import (
 	"github.com/elector-sidecar/elector-sidecar/test/cluster"
 	"github.com/elector-sidecar/elector-sidecar/test/proxy"
 	"github.com/elector-sidecar/elector-sidecar/test/sidecar"
+	"github.com/elector-sidecar/elector-sidecar/test/suite"
 )
 
 var (
@@ -31,39 +29,15 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (code int, err error) {
-	flag.Parse()
-	// The tests wait most of the time.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "elector-sidecar-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if binary, err = sidecar.Build("../..", dir); err != nil {
-		return 0, err
-	}
-	if plane, err = cluster.Start("service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, plane.Stop()) }()
-	config := rest.CopyConfig(plane.Config())
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
-	if client, err = kubernetes.NewForConfig(config); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	suite.Run(m, suite.Parallel, func(b string, p *cluster.Cluster) error {
+		config := rest.CopyConfig(p.Config())
+		config.QPS = -1
+		config.WarningHandler = rest.NoWarnings{}
+		var err error
+		binary, plane = b, p
+		client, err = kubernetes.NewForConfig(config)
+		return err
+	}, "service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
 }
 
 const (
